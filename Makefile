@@ -1,0 +1,46 @@
+# Thin: every target creates the environment that it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PYTHONPATH := $(CURDIR)/src
+
+.PHONY: run test lint format install docs clean-venv
+
+run: $(VENV)/.run-installed ## the default campaign on this machine's own devices
+	snakemake --cores all
+
+test: $(VENV)/.dev-installed ## every check that CI runs
+	$(MAKE) --no-print-directory lint
+	pytest
+
+lint: $(VENV)/.dev-installed
+	ruff check .
+	ruff format --check .
+	mypy
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+
+format: $(VENV)/.dev-installed
+	ruff check --fix .
+	ruff format .
+	snakefmt Snakefile workflow
+
+docs: $(VENV)/.run-installed ## schema and config/README.md from the models
+	python -m wattslice.config.docs --write
+
+install: $(VENV)/.run-installed
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run-installed: envs/requirements.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet -r envs/requirements.txt
+	touch $@
+
+$(VENV)/.dev-installed: envs/requirements-dev.txt $(VENV)/.run-installed
+	$(BIN)/python -m pip install --quiet -r envs/requirements-dev.txt
+	touch $@
+
+clean-venv:
+	rm -rf $(VENV)

@@ -1,0 +1,1 @@
+"""Boards: physical devices with a power meter and (maybe) slices. Nothing here imports torch."""

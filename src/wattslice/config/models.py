@@ -1,0 +1,215 @@
+"""The campaign's config as Pydantic models: the one source of schema, defaults and documentation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Precision = Literal["fp32", "fp32-default", "tf32", "bf16", "fp16"]
+Task = Literal["image-classification", "text-classification", "masked-lm", "causal-lm"]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+Label = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+
+
+class ConfigModel(BaseModel):
+    """Base: an unknown key is an error, not a silent default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PowerModel(ConfigModel):
+    """A declared power model of a CPU board: P = idle_w + active_w_per_core x busy cores.
+
+    It measures nothing. Every figure that rests on it is labelled `modelled`.
+    """
+
+    idle_w: float = Field(ge=0, description="power with no core busy, W")
+    active_w_per_core: float = Field(gt=0, description="added power of one fully busy core, W")
+    source: Label = Field(description="where the two numbers come from")
+
+
+class BoardConfig(ConfigModel):
+    """Which board the campaign runs on."""
+
+    kind: Literal["auto", "cpu", "nvidia"] = Field(
+        "auto", description="`auto`: nvidia if NVML answers and torch sees the device, else cpu"
+    )
+    select: str | None = Field(
+        None, description="UUID (or its unique start) or PCI address, where there are several boards"
+    )
+    mig: Literal["off", "existing", "managed"] = Field(
+        "existing",
+        description="`existing`: use and verify the instances that are there, change nothing; "
+        "`managed`: create and restore layouts (needs root); `off`: MIG must be off",
+    )
+    power_model: PowerModel | None = Field(
+        None, description="CPU boards without a readable energy counter only; labelled modelled"
+    )
+
+
+class WarmupConfig(ConfigModel):
+    """When a worker counts as steady."""
+
+    min_steps: int = Field(5, ge=1, description="steps before steadiness is judged")
+    cv_steps: int = Field(20, ge=3, description="steps over which the variation is taken")
+    cv_max: float = Field(0.02, gt=0, description="coefficient of variation of step times, 1")
+    temperature_drift_c: float = Field(
+        1.0, gt=0, description="allowed drift of the board's temperature over 30 s, °C"
+    )
+    max_s: float = Field(120.0, gt=0, description="cap; a run that hits it is flagged, s")
+
+
+class WindowConfig(ConfigModel):
+    """The measured interval."""
+
+    min_s: float = Field(60.0, ge=1.0, description="shortest window, s (never under 5 on a GPU)")
+    min_steps: int = Field(10, ge=3, description="steps that each worker must finish in it")
+    max_s: float = Field(600.0, gt=0, description="cap that ends a window of slow steps, s")
+
+
+class CooldownConfig(ConfigModel):
+    """Rest before a run, so that runs start alike."""
+
+    slope_c_per_min: float = Field(
+        2.0, gt=0, description="go on once the board cools more slowly than this, °C/min"
+    )
+    max_s: float = Field(60.0, ge=0, description="cap; 0 switches it off, s")
+
+
+class MeasureConfig(ConfigModel):
+    """How a run is measured."""
+
+    sample_hz: float = Field(10.0, gt=0, le=100, description="rate of the power sampler, Hz")
+    warmup: WarmupConfig = Field(default_factory=lambda: WarmupConfig())
+    window: WindowConfig = Field(default_factory=lambda: WindowConfig())
+    cooldown: CooldownConfig = Field(default_factory=lambda: CooldownConfig())
+    idle_s: float = Field(30.0, ge=1, description="length of the idle measurement per layout, s")
+    start_timeout_s: float = Field(
+        600.0, gt=0, description="time for all workers to build their models, s"
+    )
+
+
+class DigitsData(ConfigModel):
+    """scikit-learn's 1,797 handwritten digits (8x8), resized as images; real data, 10 classes."""
+
+    kind: Literal["digits"]
+    image_size: int = Field(32, ge=8, le=512, description="edge of the square image, pixels")
+    channels: Literal[1, 3] = Field(3, description="colour channels")
+
+
+class TextData(ConfigModel):
+    """Python's own language reference as byte tokens; real text that comes with every Python.
+
+    For text-classification the label of a sequence is the topic that it was taken from.
+    """
+
+    kind: Literal["pydoc-text"]
+    sequence_length: int = Field(128, ge=8, le=8192, description="tokens per sequence")
+    classes: int = Field(8, ge=2, le=32, description="topics, for text-classification")
+
+
+class SyntheticImages(ConfigModel):
+    """Deterministic random images of any shape; the loss is not asked to fall."""
+
+    kind: Literal["synthetic-images"]
+    image_size: int = Field(224, ge=8, le=2048, description="edge of the square image, pixels")
+    channels: int = Field(3, ge=1, le=16, description="colour channels")
+    classes: int = Field(1000, ge=2, description="number of labels")
+    samples: int = Field(256, ge=1, description="different samples, reused in turn")
+
+
+class SyntheticTokens(ConfigModel):
+    """Deterministic random token sequences; the loss is not asked to fall."""
+
+    kind: Literal["synthetic-tokens"]
+    sequence_length: int = Field(128, ge=8, le=131072, description="tokens per sequence")
+    vocabulary: int = Field(32000, ge=8, description="number of token ids")
+    classes: int = Field(2, ge=2, description="number of labels, for text-classification")
+    samples: int = Field(256, ge=1, description="different samples, reused in turn")
+
+
+DataConfig = Annotated[
+    DigitsData | TextData | SyntheticImages | SyntheticTokens, Field(discriminator="kind")
+]
+
+
+class OptimizerConfig(ConfigModel):
+    """The optimizer, by torch's own names."""
+
+    name: Literal["adamw", "sgd"] = Field("adamw", description="torch.optim class")
+    lr: float = Field(1e-3, gt=0, description="learning rate, constant")
+    weight_decay: float = Field(0.01, ge=0, description="weight decay")
+    momentum: float = Field(0.0, ge=0, lt=1, description="sgd only")
+
+
+class WorkloadConfig(ConfigModel):
+    """Model + task + data + batch + optimizer + mode."""
+
+    framework: Literal["timm", "transformers"] = Field(description="library that builds the model")
+    model: Label = Field(
+        description="timm model name, or transformers `model_type` (distilbert, albert, llama, …)"
+    )
+    task: Task = Field(description="what is trained")
+    data: Name = Field(description="a key of `data`")
+    batch_size: int = Field(ge=1, description="samples per step on one worker")
+    model_args: dict[str, Any] = Field(
+        default_factory=dict,
+        description="timm.create_model arguments, or fields of the transformers config class",
+    )
+    optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig())
+    mode: Literal["train", "finetune"] = Field(
+        "train", description="`train`: from scratch; `finetune`: needs `weights`"
+    )
+    weights: str | None = Field(
+        None, description="local folder or file of pretrained weights; null: random initial weights"
+    )
+    note: str | None = Field(None, description="what the workload stands for; not part of a run")
+
+
+class ExperimentConfig(ConfigModel):
+    """Runs to make: layouts x workloads x precisions x placements x repeats."""
+
+    name: Name = Field(description="unique name")
+    question: str | None = Field(None, description="what it answers; shown in the report")
+    layouts: tuple[Label, ...] = Field(
+        min_length=1, description="e.g. full, 2x1c, 4g+2g+1g; see docs for the grammar"
+    )
+    workloads: tuple[Name, ...] = Field((), description="keys of `workloads`, for solo and fill")
+    precisions: tuple[Precision, ...] = Field(min_length=1, description="one run each")
+    placements: tuple[Name, ...] = Field(
+        ("solo",), min_length=1, description="`solo`, `fill`, or keys of `mixes`"
+    )
+    repeats: int = Field(3, ge=1, le=1000, description="separate processes per cell")
+
+
+class ReportConfig(ConfigModel):
+    """What the report shows."""
+
+    formats: tuple[Literal["html", "svg", "png", "pdf"], ...] = Field(
+        ("html", "svg", "png", "pdf"), min_length=1, description="files made of each figure"
+    )
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="level of the bootstrap intervals")
+
+
+class CampaignConfig(ConfigModel):
+    """A campaign: the experiments to run, and what to conclude from them."""
+
+    name: Name = Field(description="folder under results/")
+    title: Label = Field(description="title of the report")
+    question: str | None = Field(None, description="what the campaign asks; shown in the report")
+    seed: int = Field(0, ge=0, description="of initial weights, data order and run order")
+    board: BoardConfig = Field(default_factory=lambda: BoardConfig())  # type: ignore[call-arg]
+    measure: MeasureConfig = Field(default_factory=lambda: MeasureConfig())
+    data: dict[Name, DataConfig] = Field(description="data sets by name")
+    workloads: dict[Name, WorkloadConfig] = Field(min_length=1, description="workloads by name")
+    mixes: dict[Name, tuple[Name | None, ...]] = Field(
+        default_factory=dict,
+        description="named mixes: a workload (or null for an empty slice) per slice of the layout, "
+        "largest slice first",
+    )
+    experiments: tuple[ExperimentConfig, ...] = Field(min_length=1, description="what to run")
+    report: ReportConfig = Field(default_factory=lambda: ReportConfig())  # type: ignore[call-arg]
+    min_free_mib: int = Field(
+        1024, ge=0, description="free disk that must be there before a campaign starts, MiB"
+    )

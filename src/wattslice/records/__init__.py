@@ -1,0 +1,1 @@
+"""The records that the stages of a campaign hand to each other, as Pydantic models."""

@@ -1,0 +1,51 @@
+"""What is known about the energy of a window, and what it may claim."""
+
+from __future__ import annotations
+
+from wattslice.records.base import Record
+from wattslice.records.board import EnergyScope
+
+
+class EnergyResult(Record):
+    """Energy of one board over one window. `gross_j` is null with a `reason` where there is none.
+
+    `modelled` and `simulated` mark numbers that are not measurements; they go wherever the
+    numbers go.
+    """
+
+    scope: EnergyScope | None = None
+    method: str | None = None
+    modelled: bool = False
+    simulated: bool = False
+    window_s: float
+    gross_j: float | None = None
+    net_j: float | None = None
+    idle_w: float | None = None
+    idle_source: str | None = None
+    counter_j: float | None = None
+    integral_j: float | None = None
+    disagreement: float | None = None
+    mean_power_w: float | None = None
+    samples: int = 0
+    period_median_s: float | None = None
+    period_max_gap_s: float | None = None
+    coverage: float | None = None
+    errors: int = 0
+    flags: tuple[str, ...] = ()
+    uncertainty_j: float | None = None
+    reason: str | None = None
+
+
+class IdleRecord(Record):
+    """The board's idle power in one layout, its instances created and empty."""
+
+    schema_version: int = 1
+    layout: str
+    board_uuid: str
+    idle_w: float | None
+    reason: str | None = None
+    energy: EnergyResult
+    code_digest: str
+    settings: dict[str, object]
+    simulated: bool
+    measured_utc: str

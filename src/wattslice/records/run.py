@@ -1,0 +1,147 @@
+"""The record of one run: everything that its figures can be traced back to."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from wattslice.records.base import Record
+from wattslice.records.board import BoardIdentity, EnergyScope, Health, LayoutState, SliceState
+
+RUN_SCHEMA_VERSION = 1
+
+KnownOutcome = Literal[
+    "ok",
+    "oom",
+    "unsupported_precision",
+    "unsupported_layout",
+    "wrong_device",
+    "disturbed",
+    "sampling_insufficient",
+    "energy_unavailable",
+    "diverged",
+]
+Outcome = KnownOutcome | Annotated[str, StringConstraints(pattern=r"^error:[a-z0-9_-]+$")]
+# Outcomes whose throughput is a valid measurement (energy may still be missing).
+MEASURED_OUTCOMES: tuple[str, ...] = ("ok", "energy_unavailable", "sampling_insufficient")
+
+
+class RawFile(Record):
+    """A raw file of a run, relative to the run's folder."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
+class Warmup(Record):
+    """How a worker came to its steady state."""
+
+    steps: int
+    duration_s: float
+    steady: bool = Field(description="False: the cap ended the warm-up before it was steady")
+    step_time_cv: float | None = Field(description="coefficient of variation of the last steps")
+
+
+class DataFingerprint(Record):
+    """Which data a worker trained on."""
+
+    name: str
+    kind: str
+    real: bool = Field(description="False: synthetic, so a falling loss is not asked for")
+    samples: int
+    sha256: str = Field(description="digest of the tensors that the workload was fed from")
+    source: str
+
+
+class MemoryPeak(Record):
+    """Peak memory of a worker, MiB; null where the device has no such figure."""
+
+    rss_mib: float
+    cuda_allocated_mib: float | None = None
+    cuda_reserved_mib: float | None = None
+
+
+class WorkerRecord(Record):
+    """One training process of a run."""
+
+    slice: SliceState
+    workload: str
+    outcome: Outcome
+    reason: str | None = None
+    pid: int
+    device: str = Field(description="e.g. cpu, cuda:0 with its name and UUID as read back")
+    threads: int | None = None
+    affinity: tuple[int, ...] = ()
+    parameters: int | None = None
+    trainable_parameters: int | None = None
+    weights: str | None = Field(default=None, description="random, or where they came from")
+    precision_flags: dict[str, object] = Field(
+        default_factory=dict, description="the framework's switches as read back"
+    )
+    batch_size: int | None = None
+    sample_unit: str | None = Field(default=None, description="image or sequence")
+    tokens_per_sample: int | None = None
+    seed: int | None = None
+    data: DataFingerprint | None = None
+    warmup: Warmup | None = None
+    steps: int = 0
+    window_start_s: float | None = Field(default=None, description="first step boundary in it")
+    window_end_s: float | None = Field(default=None, description="last step boundary in it")
+    loss_first: float | None = Field(default=None, description="mean of the first steps")
+    loss_last: float | None = Field(default=None, description="mean of the last steps")
+    memory: MemoryPeak | None = None
+
+
+class MeterRecord(Record):
+    """How the board was measured; `reason` says why there are no samples."""
+
+    scope: EnergyScope | None = None
+    method: str | None = None
+    description: dict[str, object] = Field(default_factory=dict)
+    rate_hz: float
+    samples: int = 0
+    errors: int = 0
+    start_s: float | None = None
+    end_s: float | None = None
+    reason: str | None = None
+
+
+class Window(Record):
+    """The interval in which all workers were training, CLOCK_MONOTONIC seconds."""
+
+    start_s: float
+    end_s: float
+
+
+class RunRecord(Record):
+    """run.json: one run, with all that is needed to redo or to judge it."""
+
+    schema_version: int = RUN_SCHEMA_VERSION
+    run_id: str = Field(description="layout/placement/precision/rep<k>")
+    campaign: str
+    outcome: Outcome
+    reason: str | None = None
+    simulated: bool
+    spec: dict[str, object]
+    spec_digest: str
+    code_digest: str
+    git: dict[str, object]
+    environment: dict[str, object]
+    environment_digest: str
+    host: dict[str, object]
+    slurm: dict[str, str] = Field(default_factory=dict)
+    attempt: int = 1
+    started_utc: str
+    ended_utc: str
+    start_s: float
+    end_s: float
+    board: BoardIdentity | None
+    layout_state: LayoutState | None
+    health_before: Health | None
+    health_after: Health | None
+    window: Window | None
+    workers: tuple[WorkerRecord, ...]
+    meter: MeterRecord
+    raw: tuple[RawFile, ...]
