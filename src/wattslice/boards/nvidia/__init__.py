@@ -1,0 +1,1 @@
+"""NVIDIA boards: identity, MIG layouts and sensors, all through one NVML module."""

@@ -1,0 +1,1 @@
+"""MIG: names of profiles, geometry of boards, planning and control of layouts."""
