@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from wattslice.records.base import Record
 from wattslice.records.board import EnergyScope
 
@@ -32,7 +34,12 @@ class EnergyResult(Record):
     coverage: float | None = None
     errors: int = 0
     flags: tuple[str, ...] = ()
-    uncertainty_j: float | None = None
+    uncertainty_j: float | None = Field(
+        default=None, description="of gross_j at about 95 %, sensor tolerance included"
+    )
+    uncertainty_parts_j: dict[str, float] = Field(
+        default_factory=dict, description="what uncertainty_j is made of (added in squares)"
+    )
     reason: str | None = None
 
 

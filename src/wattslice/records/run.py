@@ -102,7 +102,11 @@ class MeterRecord(Record):
     description: dict[str, object] = Field(default_factory=dict)
     rate_hz: float
     samples: int = 0
-    errors: int = 0
+    errors: int = Field(default=0, description="samples in which a reading failed")
+    missed: int = Field(default=0, description="deadlines that passed without a sample")
+    call_median_s: float | None = Field(default=None, description="time of one reading, s")
+    call_max_s: float | None = None
+    cpu_s: float | None = Field(default=None, description="CPU time of the sampler's thread, s")
     start_s: float | None = None
     end_s: float | None = None
     reason: str | None = None
