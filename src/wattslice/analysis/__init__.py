@@ -1,0 +1,1 @@
+"""From raw files to figures, tables and ratios; knows neither torch nor a board."""

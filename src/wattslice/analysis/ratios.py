@@ -1,0 +1,366 @@
+"""Ratios that answer the campaign's questions, paired by block: precision, partition, workload.
+
+A block is one repeat on one board. Every ratio is the median over blocks of
+numerator / denominator, with the bootstrap interval over blocks. What rests on modelled or
+simulated numbers says so in every record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from wattslice.analysis.aggregate import read_tables
+from wattslice.analysis.statistics import (
+    Estimate,
+    arithmetic_mean,
+    estimate,
+    geometric_mean,
+    paired_ratios,
+)
+from wattslice.config.models import CampaignConfig
+from wattslice.files import write_json
+from wattslice.records.base import Record
+
+RATIOS_SCHEMA_VERSION = 1
+# In this order: the first of a pair that a campaign has is the base of the ratio.
+BASELINES = ("fp32", "fp32-default")
+PRECISIONS = ("fp32", "fp32-default", "tf32", "bf16", "fp16")
+
+KINDS: dict[str, str] = {
+    "precision_speedup": "throughput of a precision over that of the base precision",
+    "precision_energy_gain": "samples per joule of a precision over those of the base precision",
+    "precision_memory": "peak memory of a precision over that of the base precision",
+    "precision_speedup_geomean": "geometric mean of the speed-ups of all workloads, by block",
+    "precision_speedup_mean": "arithmetic mean of the speed-ups of all workloads, by block",
+    "partition_throughput": "all slices filled, together, over the whole board",
+    "partition_energy_per_sample": "board energy per sample, all slices filled over whole board",
+    "workload_time": "time per sample of one workload over that of another on the same slice",
+    "workload_memory": "peak memory of one workload over that of another on the same slice",
+}
+ENERGY_KINDS = frozenset({"precision_energy_gain", "partition_energy_per_sample"})
+
+
+class Pair(Record):
+    """One block of a ratio, with the runs that it came from."""
+
+    block: str
+    numerator_run: str
+    denominator_run: str
+    value: float
+
+
+class Ratio(Record):
+    """A ratio of two figures. `value` is null with the `reason` where no block has both."""
+
+    name: str
+    kind: str
+    figure: str
+    workload: str | None
+    layout: str
+    placement: str
+    precision: str
+    numerator: str
+    denominator: str
+    value: float | None
+    ci_low: float | None
+    ci_high: float | None
+    n_pairs: int
+    unit: str = "1"
+    modelled: bool
+    simulated: bool
+    energy_scope: str | None = None
+    reason: str | None = None
+    note: str | None = None
+    pairs: tuple[Pair, ...] = ()
+
+
+class RatioTable(Record):
+    """analysis/ratios.json."""
+
+    schema_version: int = RATIOS_SCHEMA_VERSION
+    confidence: float
+    kinds: dict[str, str]
+    ratios: tuple[Ratio, ...]
+
+
+Rows = pd.DataFrame
+
+
+def _side(rows: Rows, figure: str, *, inverse: bool = False) -> dict[Hashable, tuple[float, str]]:
+    """Block -> (value, run id) of the rows that have the figure."""
+    side: dict[Hashable, tuple[float, str]] = {}
+    for row in rows.to_dict("records"):
+        value = row[figure]
+        if pd.isna(value) or not value > 0:
+            continue
+        board = "" if pd.isna(row["board_uuid"]) else str(row["board_uuid"])
+        block = (int(row["repeat"]), board)
+        side[block] = (1.0 / float(value) if inverse else float(value), str(row["run_id"]))
+    return side
+
+
+def _reason(rows: Rows, figure: str, who: str) -> str | None:
+    if rows.empty:
+        return f"{who}: no run"
+    if rows[figure].notna().any():
+        return None
+    reasons = sorted({str(text) for text in rows[f"{figure}_reason"].dropna()})
+    return f"{who}: " + ("; ".join(reasons) or "no figure")
+
+
+def _ratio(
+    kind: str,
+    figure: str,
+    sides: tuple[tuple[str, Rows], tuple[str, Rows]],
+    labels: dict[str, Any],
+    confidence: float,
+    *,
+    inverse: bool = False,
+) -> Ratio:
+    numerator, denominator = sides
+    top = _side(numerator[1], figure, inverse=inverse)
+    bottom = _side(denominator[1], figure, inverse=inverse)
+    blocks = paired_ratios(
+        {block: value for block, (value, _) in top.items()},
+        {block: value for block, (value, _) in bottom.items()},
+    )
+    result = estimate(list(blocks.values()), confidence)
+    reasons = [
+        reason
+        for who, rows in (numerator, denominator)
+        if (reason := _reason(rows, figure, who)) is not None
+    ]
+    both = pd.concat([numerator[1], denominator[1]])
+    energy = kind in ENERGY_KINDS
+    scopes = sorted(set(both["energy_scope"].dropna())) if energy else []
+    return Ratio(
+        name="/".join([kind, *(str(v) for v in labels.values() if v), numerator[0]])
+        + f" over {denominator[0]}",
+        kind=kind,
+        figure=figure,
+        numerator=numerator[0],
+        denominator=denominator[0],
+        modelled=energy and bool(both["modelled"].fillna(False).any()),
+        simulated=bool(both["simulated"].fillna(False).any()),
+        energy_scope=",".join(scopes) or None,
+        pairs=tuple(
+            Pair(
+                block="rep{}{}".format(block[0], f" {block[1]}" if block[1] else ""),
+                numerator_run=top[block][1],
+                denominator_run=bottom[block][1],
+                value=value,
+            )
+            for block, value in blocks.items()
+            if isinstance(block, tuple)
+        ),
+        **_numbers(result, reasons),
+        **labels,
+    )
+
+
+def _numbers(result: Estimate, reasons: list[str]) -> dict[str, Any]:
+    reason = result.reason
+    if result.value is None:
+        reason = "; ".join(reasons) or "no repeat has both sides"
+    return {
+        "value": result.value,
+        "ci_low": result.low,
+        "ci_high": result.high,
+        "n_pairs": result.n,
+        "reason": reason,
+        "note": result.note,
+    }
+
+
+def _groups(rows: Rows, keys: list[str]) -> Iterable[tuple[tuple[str, ...], Rows]]:
+    for key, group in rows.groupby(keys, sort=True, observed=True):
+        yield tuple(str(part) for part in key), group
+
+
+def precision_ratios(cells: Rows, confidence: float) -> list[Ratio]:
+    """Each precision over each base precision, per workload x layout x placement."""
+    ratios = []
+    for (layout, placement, workload), group in _groups(cells, ["layout", "placement", "workload"]):
+        have = set(group["precision"])
+        for base in (b for b in BASELINES if b in have):
+            for precision in PRECISIONS:
+                if precision == base or precision not in have:
+                    continue
+                if precision in BASELINES and BASELINES.index(precision) < BASELINES.index(base):
+                    continue
+                top = group[group["precision"] == precision]
+                bottom = group[group["precision"] == base]
+                labels = {
+                    "workload": workload,
+                    "layout": layout,
+                    "placement": placement,
+                    "precision": precision,
+                }
+                for kind, figure in (
+                    ("precision_speedup", "throughput_samples_s"),
+                    ("precision_energy_gain", "samples_per_j"),
+                    ("precision_memory", "peak_memory_mib"),
+                ):
+                    sides = (precision, top), (base, bottom)
+                    ratios.append(_ratio(kind, figure, sides, labels, confidence))
+    return ratios
+
+
+def mean_precision_ratios(ratios: Iterable[Ratio], confidence: float) -> list[Ratio]:
+    """Geometric and arithmetic mean of the speed-ups of all workloads, block by block.
+
+    Only blocks in which every workload has its ratio count; placements are compared by their kind.
+    """
+    groups: dict[tuple[str, str, str, str], list[Ratio]] = {}
+    for ratio in ratios:
+        if ratio.kind == "precision_speedup" and ratio.value is not None:
+            kind = _placement_group(ratio)
+            key = (ratio.layout, kind, ratio.numerator, ratio.denominator)
+            groups.setdefault(key, []).append(ratio)
+    means = []
+    for (layout, placement, top, bottom), members in sorted(groups.items()):
+        if len(members) < 2:
+            continue
+        by_block = [{pair.block: pair for pair in member.pairs} for member in members]
+        blocks = sorted(set.intersection(*(set(pairs) for pairs in by_block)))
+        for kind, mean in (
+            ("precision_speedup_geomean", geometric_mean),
+            ("precision_speedup_mean", arithmetic_mean),
+        ):
+            values = {b: mean([pairs[b].value for pairs in by_block]) for b in blocks}
+            means.append(
+                Ratio(
+                    name=f"{kind}/{layout}/{placement}/{top} over {bottom}",
+                    kind=kind,
+                    figure="throughput_samples_s",
+                    workload=None,
+                    layout=layout,
+                    placement=placement,
+                    precision=top,
+                    numerator=top,
+                    denominator=bottom,
+                    modelled=False,
+                    simulated=any(member.simulated for member in members),
+                    **_numbers(
+                        estimate(list(values.values()), confidence),
+                        ["no repeat has all workloads"],
+                    )
+                    | {"note": _mean_note(len(members), estimate(list(values.values())).note)},
+                )
+            )
+    return means
+
+
+def _placement_group(ratio: Ratio) -> str:
+    """The placement without its workload, so that workloads can be averaged: solo, fill, …"""
+    prefix = f"{ratio.workload}."
+    return ratio.placement.removeprefix(prefix)
+
+
+def _mean_note(workloads: int, note: str | None) -> str:
+    return f"{workloads} workloads" + (f"; {note}" if note else "")
+
+
+def partition_ratios(cells: Rows, confidence: float) -> list[Ratio]:
+    """All slices of a layout filled with one workload, over the same workload on `full`."""
+    ratios = []
+    for (workload, precision), group in _groups(cells, ["workload", "precision"]):
+        whole = group[(group["layout"] == "full") & (group["kind"] == "solo")]
+        filled = group[(group["layout"] != "full") & (group["kind"] == "fill")]
+        if whole.empty:
+            continue
+        for (layout, placement), rows in _groups(filled, ["layout", "placement"]):
+            labels = {
+                "workload": workload,
+                "layout": layout,
+                "placement": placement,
+                "precision": precision,
+            }
+            for kind, figure, inverse in (
+                ("partition_throughput", "throughput_samples_s", False),
+                ("partition_energy_per_sample", "samples_per_j", True),
+            ):
+                sides = (f"{layout} fill", rows), ("full solo", whole)
+                ratios.append(_ratio(kind, figure, sides, labels, confidence, inverse=inverse))
+    return ratios
+
+
+def comparable_workloads(config: CampaignConfig) -> list[tuple[str, str]]:
+    """Pairs of workloads that differ in their model only: same task, data, batch and optimizer.
+
+    Each pair is given once, in the order of the models' names (albert before distilbert).
+    """
+    pairs = []
+    for left, right in permutations(sorted(config.workloads), 2):
+        a, b = config.workloads[left], config.workloads[right]
+        if (a.model, left) >= (b.model, right) or a.framework != b.framework:
+            continue
+        if a.model == b.model:
+            continue
+        if all(
+            getattr(a, field) == getattr(b, field)
+            for field in ("task", "data", "batch_size", "optimizer", "mode")
+        ):
+            pairs.append((left, right))
+    return pairs
+
+
+def workload_ratios(
+    cells: Rows, pairs: Iterable[tuple[str, str]], confidence: float
+) -> list[Ratio]:
+    """Time and memory of one workload over another, on the same slice, in the same precision."""
+    ratios = []
+    solo = cells[cells["kind"].isin(["solo", "fill"])].copy()
+    solo["group"] = [
+        str(placement).removeprefix(f"{workload}.")
+        for placement, workload in zip(solo["placement"], solo["workload"], strict=True)
+    ]
+    for left, right in pairs:
+        own = solo[solo["workload"].isin([left, right])]
+        for (layout, placement, precision), group in _groups(own, ["layout", "group", "precision"]):
+            top = group[group["workload"] == left]
+            bottom = group[group["workload"] == right]
+            if top.empty or bottom.empty:
+                continue
+            labels = {
+                "workload": left,
+                "layout": layout,
+                "placement": placement,
+                "precision": precision,
+            }
+            for kind, figure, inverse in (
+                ("workload_time", "throughput_samples_s", True),
+                ("workload_memory", "peak_memory_mib", False),
+            ):
+                sides = (left, top), (right, bottom)
+                ratios.append(_ratio(kind, figure, sides, labels, confidence, inverse=inverse))
+    return ratios
+
+
+def all_ratios(cells: Rows, config: CampaignConfig) -> RatioTable:
+    """Every ratio of a campaign, sorted by kind and name."""
+    confidence = config.report.confidence
+    ratios = precision_ratios(cells, confidence)
+    ratios += mean_precision_ratios(ratios, confidence)
+    ratios += partition_ratios(cells, confidence)
+    ratios += workload_ratios(cells, comparable_workloads(config), confidence)
+    order = list(KINDS)
+    ratios.sort(key=lambda ratio: (order.index(ratio.kind), ratio.name))
+    return RatioTable(confidence=confidence, kinds=KINDS, ratios=tuple(ratios))
+
+
+def read_ratios(analysis_dir: Path) -> RatioTable:
+    """Read analysis/ratios.json."""
+    return RatioTable.model_validate_json((analysis_dir / "ratios.json").read_bytes())
+
+
+def write_analysis(tables_dir: Path, config: CampaignConfig, out_dir: Path) -> RatioTable:
+    """Write analysis/ratios.json from the tables."""
+    table = all_ratios(read_tables(Path(tables_dir))["cells"], config)
+    write_json(Path(out_dir) / "ratios.json", table.model_dump(mode="json"))
+    return table

@@ -1,0 +1,1 @@
+"""Charts, tables and the report; everything offline."""

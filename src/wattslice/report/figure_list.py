@@ -1,0 +1,93 @@
+"""The figures of a report: names, titles and captions. Imports nothing, so a Snakefile can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure, which answers one question. `energy`: it rests on energy or power."""
+
+    name: str
+    title: str
+    question: str
+    caption: str
+    category: str
+    energy: bool = False
+
+
+FIGURES: Final[tuple[Figure, ...]] = (
+    Figure(
+        "throughput",
+        "Training throughput",
+        "How fast does each workload train, by slice layout and precision?",
+        "Throughput of all busy slices together, in samples per second. Large marks are medians "
+        "over repeats, lines their bootstrap intervals, small marks the repeats.",
+        "Throughput",
+    ),
+    Figure(
+        "samples_per_joule",
+        "Samples per joule",
+        "How much training does a joule buy?",
+        "Samples over gross energy of the stated scope in the same window. Large marks are "
+        "medians over repeats, lines their bootstrap intervals, small marks the repeats.",
+        "Energy",
+        energy=True,
+    ),
+    Figure(
+        "step_time",
+        "Step time",
+        "How long does a training step take, and how much longer the slow ones?",
+        "Median (mark) and 95th percentile (tick) of the durations of whole steps in the window; "
+        "both are medians over repeats.",
+        "Throughput",
+    ),
+    Figure(
+        "precision_speedup",
+        "Speed-up by precision",
+        "How much faster is a lower precision than the base precision?",
+        "Ratio of throughputs, paired by repeat; marks are medians over pairs, lines their "
+        "bootstrap intervals, small marks the pairs. At 1 there is no difference.",
+        "Ratios",
+    ),
+    Figure(
+        "partition_gain",
+        "Gain of partitioning",
+        "What does splitting the board bring, when all slices are busy?",
+        "All slices filled with one workload, over the whole board with one process: aggregate "
+        "throughput (above 1 is better) and energy per sample (below 1 is better), paired by "
+        "repeat.",
+        "Ratios",
+        energy=True,
+    ),
+    Figure(
+        "peak_memory",
+        "Peak memory",
+        "How much memory does a worker need?",
+        "Peak memory of the largest worker of a run; medians over repeats with their bootstrap "
+        "intervals. The source (framework allocator or process) is stated.",
+        "Memory",
+    ),
+    Figure(
+        "power_trace",
+        "Power over time",
+        "What did the power meter see in a run?",
+        "Power samples of one example run of each layout. The shaded interval is the measured "
+        "window; the dashed line is the idle power of the layout.",
+        "Energy",
+        energy=True,
+    ),
+    Figure(
+        "outcomes",
+        "Outcomes",
+        "Which runs gave a measurement, and what became of the others?",
+        "Runs with a measurement out of the runs of each cell; the worst outcome is named.",
+        "Quality",
+    ),
+)
+
+BY_NAME: Final[dict[str, Figure]] = {figure.name: figure for figure in FIGURES}
+NAMES: Final[tuple[str, ...]] = tuple(figure.name for figure in FIGURES)
+FORMATS: Final[tuple[str, ...]] = ("html", "svg", "png", "pdf")
