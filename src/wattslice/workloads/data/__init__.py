@@ -1,0 +1,44 @@
+"""Data sets behind one interface: `load` makes one, `shape_of` says its shape without making it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, cast
+
+from wattslice.workloads.data.base import Dataset, DataShape
+from wattslice.workloads.errors import DataError, near
+
+_MODULES = {
+    "digits": "digits",
+    "pydoc-text": "text",
+    "synthetic-images": "synthetic",
+    "synthetic-tokens": "synthetic",
+}
+
+__all__ = ["DataShape", "Dataset", "load", "shape_of"]
+
+
+def load(config: Mapping[str, Any], name: str, seed: int) -> Dataset:
+    """Return the data set of a `data` entry (keys of its config model, `kind` among them).
+
+    `name` is its key in the config; `seed` is used by synthetic data only: real data are the same
+    for every seed, and their order is a matter of `Dataset.batch`.
+
+    Raises:
+        DataError: unknown kind, a missing source, or a shape that the source cannot fill.
+    """
+    return cast(Dataset, _module(config).load(config, name, seed))
+
+
+def shape_of(config: Mapping[str, Any]) -> DataShape:
+    """Return what a model has to know of a data set, without reading any data."""
+    return cast(DataShape, _module(config).shape_of(config))
+
+
+def _module(config: Mapping[str, Any]) -> Any:
+    kind = str(config.get("kind"))
+    if kind not in _MODULES:
+        valid = ", ".join(_MODULES)
+        raise DataError(f"data.kind: {kind!r} is unknown; valid: {valid}.{near(kind, _MODULES)}")
+    return importlib.import_module(f"{__name__}.{_MODULES[kind]}")

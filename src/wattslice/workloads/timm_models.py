@@ -1,0 +1,120 @@
+"""Image classifiers of timm, by timm's own names.
+
+timm needs torchvision at import; both together take about 1.7 s after torch on one core, most of it
+torch._dynamo, which any torch optimizer imports as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from timm.models import load_state_dict
+from torch import nn
+from torch.nn import functional
+
+from wattslice.workloads.data.base import DataShape, normalise
+from wattslice.workloads.errors import (
+    UnknownFieldError,
+    UnknownModelError,
+    WeightsError,
+    WorkloadError,
+    near,
+)
+from wattslice.workloads.workload import Batch, BuiltModel, LossFunction
+
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin", "model.pth")
+
+
+def build(definition: Mapping[str, Any], shape: DataShape) -> BuiltModel:
+    """Return a timm classifier for the data's classes, channels and image size.
+
+    `model_args` go to timm.create_model and win over what the data say.
+
+    Raises:
+        UnknownModelError, UnknownFieldError, WeightsError: see wattslice.workloads.errors.
+        WorkloadError: timm refuses the arguments.
+    """
+    name = str(definition["model"])
+    if ":" in name or "/" in name or not timm.is_model(name.partition(".")[0]):
+        raise UnknownModelError(
+            f"model: {name!r} is not a timm {timm.__version__} model."
+            f"{near(name, timm.list_models())}"
+        )
+    default = timm.get_pretrained_cfg(name) or timm.get_pretrained_cfg(name.partition(".")[0])
+    arguments: dict[str, Any] = {"num_classes": shape.classes, "in_chans": shape.channels}
+    if default is not None and default.fixed_input_size:
+        arguments["img_size"] = shape.image_size
+    arguments.update(definition["model_args"])
+    weights = definition.get("weights")
+    if weights:
+        arguments["pretrained"] = True
+        arguments["pretrained_cfg_overlay"] = _local_weights(Path(weights), default)
+    model = _create(name, arguments)
+    return BuiltModel(
+        model=model,
+        loss=_loss_function(int(arguments["in_chans"])),
+        weights=f"file {weights}" if weights else "random",
+        description={
+            "library": f"timm {timm.__version__}",
+            "model_class": type(model).__name__,
+            "arguments": {k: v for k, v in arguments.items() if k != "pretrained_cfg_overlay"},
+        },
+    )
+
+
+def _create(name: str, arguments: dict[str, Any]) -> nn.Module:
+    try:
+        model = timm.create_model(name, **arguments)
+    except TypeError as error:
+        text = str(error)
+        if "unexpected keyword argument" in text:
+            field = text.rpartition("argument")[2].strip(" '\"")
+            raise UnknownFieldError(
+                f"model_args.{field}: timm's {name} does not take it"
+            ) from error
+        raise WorkloadError(f"model_args: timm refuses {name} with {arguments}: {error}") from error
+    except (ValueError, AssertionError) as error:
+        raise WorkloadError(f"model_args: timm refuses {name} with {arguments}: {error}") from error
+    assert isinstance(model, nn.Module)
+    return model
+
+
+def _loss_function(channels: int) -> LossFunction:
+    def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+        logits = model(normalise(batch["images"], channels))
+        return functional.cross_entropy(logits, batch["labels"])
+
+    return loss
+
+
+def _local_weights(path: Path, default: Any) -> dict[str, Any]:
+    """Return the overlay of timm's pretrained_cfg that makes it load a local file.
+
+    timm then adapts what it can: input channels, position embeddings, and a new random classifier
+    where the number of classes differs.
+    """
+    file = path
+    if path.is_dir():
+        file = next((path / name for name in WEIGHT_FILES if (path / name).is_file()), path)
+    if not file.is_file():
+        raise WeightsError(
+            f"weights: {str(path)!r} is neither a weights file nor a folder with one of "
+            f"{', '.join(WEIGHT_FILES)}"
+        )
+    logging.getLogger("timm").setLevel(logging.ERROR)
+    try:
+        state = load_state_dict(str(file), device="cpu", weights_only=True)
+    except Exception as error:
+        raise WeightsError(f"weights: {str(file)!r} cannot be read: {error}") from error
+    overlay: dict[str, Any] = {"state_dict": state, "source": "timm"}
+    classifier = getattr(default, "classifier", None)
+    names = (classifier,) if isinstance(classifier, str) else tuple(classifier or ())
+    heads = [state[f"{name}.weight"] for name in names if f"{name}.weight" in state]
+    if heads:
+        overlay["num_classes"] = int(heads[0].shape[0])
+    return overlay

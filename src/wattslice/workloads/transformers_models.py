@@ -1,0 +1,230 @@
+"""Language models of transformers, by `model_type`: classification, masked and causal LM.
+
+Start-up, transformers 5.24 with torch 2.14 on a 2-core machine, from a bare interpreter, three
+runs each: torch alone 1.3 s; a model's own module 3.7-4.1 s; the Auto classes and a model built
+through them 4.2-4.6 s. With torchvision, scipy and scikit-learn hidden during the import
+(transformers' losses for object detection would import them) the last two take 3.4 s and
+3.4-3.5 s: the Auto mappings are lazy and cost nothing, so they are used. 0.9 s of the rest is
+torch._dynamo, which the first torch optimizer would import anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from wattslice.workloads.data.base import PAD, DataShape
+from wattslice.workloads.errors import (
+    DataError,
+    UnknownFieldError,
+    UnknownModelError,
+    WeightsError,
+    WorkloadError,
+    near,
+)
+from wattslice.workloads.workload import Batch, BuiltModel
+
+_MAPPINGS = {
+    "text-classification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
+    "masked-lm": "MODEL_FOR_MASKED_LM_MAPPING",
+    "causal-lm": "MODEL_FOR_CAUSAL_LM_MAPPING",
+}
+_UNUSED_PACKAGES = ("torchvision", "scipy", "sklearn")
+# Fields of every config class that say nothing about the model.
+_PLUMBING = {"transformers_version", "architectures", "id2label", "label2id", "return_dict"}
+
+
+def build(definition: Mapping[str, Any], shape: DataShape) -> BuiltModel:
+    """Return a language model for the data's vocabulary, sequence length and classes.
+
+    `model_args` are fields of the model's config class and win over what the data say;
+    `attn_implementation` among them chooses the attention (default: sdpa, eager for a model that
+    has none).
+
+    Raises:
+        UnknownModelError, UnknownFieldError, DataError, WeightsError: see the errors module.
+        WorkloadError: transformers refuses the arguments.
+    """
+    with _hidden(_UNUSED_PACKAGES):
+        configurations = importlib.import_module("transformers.models.auto.configuration_auto")
+        models = importlib.import_module("transformers.models.auto.modeling_auto")
+        model_type, task = str(definition["model"]), str(definition["task"])
+        names = configurations.CONFIG_MAPPING_NAMES
+        if model_type not in names:
+            raise UnknownModelError(
+                f"model: {model_type!r} is not a model_type of transformers "
+                f"{_version()}.{near(model_type, names)}"
+            )
+        config_class = configurations.CONFIG_MAPPING[model_type]
+        mapping = getattr(models, _MAPPINGS[task])
+        if config_class not in mapping:
+            known = getattr(models, f"{_MAPPINGS[task]}_NAMES")
+            raise UnknownModelError(
+                f"model: transformers {_version()} has no {task} model of type {model_type!r}."
+                f"{near(model_type, known)}"
+            )
+        found = mapping[config_class]
+        model_class = found[0] if isinstance(found, tuple) else found
+        fields = _config_fields(definition, config_class, shape)
+        weights = definition.get("weights")
+        if weights:
+            model = _pretrained(model_class, config_class, Path(weights), fields)
+        else:
+            model = _random(model_class, config_class, fields)
+    config: Any = model.config
+    _check_vocabulary(config, shape)
+    activation = next(
+        (
+            getattr(config, k)
+            for k in ("hidden_act", "activation", "activation_function")
+            if getattr(config, k, None) is not None
+        ),
+        None,
+    )
+    return BuiltModel(
+        model=model,
+        loss=_loss,
+        weights=f"folder {weights}" if weights else "random",
+        description={
+            "library": f"transformers {_version()}",
+            "model_class": type(model).__name__,
+            "attn_implementation": config._attn_implementation,
+            "activation": activation,
+        },
+    )
+
+
+def _loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+    """Return the model's own loss; it shifts the labels of a causal LM itself."""
+    output = model(**batch)
+    loss = output.loss
+    assert isinstance(loss, torch.Tensor)
+    return loss
+
+
+def _config_fields(
+    definition: Mapping[str, Any], config_class: Any, shape: DataShape
+) -> dict[str, Any]:
+    """Return the config's fields: the user's, then the data's, then what training needs."""
+    given: dict[str, Any] = dict(definition["model_args"])
+    attention = given.pop("attn_implementation", None)
+    valid = {field.name for field in dataclasses.fields(config_class)}
+    aliases: dict[str, str] = dict(config_class.attribute_map)
+    length = aliases.get("max_position_embeddings", "max_position_embeddings")
+    for key in given:
+        if key not in valid and key not in aliases:
+            offered = sorted((valid | set(aliases)) - _PLUMBING)
+            raise UnknownFieldError(
+                f"model_args.{key}: {config_class.__name__} has no such field."
+                f"{near(key, offered)} Valid: attn_implementation, {', '.join(offered)}"
+            )
+    fields: dict[str, Any] = {}
+    if definition["task"] == "text-classification":
+        fields["num_labels"] = shape.classes
+    from_weights = bool(definition.get("weights"))
+    if not from_weights:
+        fields["vocab_size"] = shape.vocabulary
+        if "pad_token_id" in valid:
+            fields["pad_token_id"] = PAD
+        default = getattr(config_class(), length, None) if length in valid else None
+        if isinstance(default, int) and shape.sequence_length is not None:
+            fields[length] = max(default, shape.sequence_length)
+    if "use_cache" in valid:
+        fields["use_cache"] = False  # keys and values of earlier tokens serve generation only
+    fields.update({aliases.get(key, key): value for key, value in given.items()})
+    if attention is not None:
+        fields["attn_implementation"] = attention
+    return fields
+
+
+def _random(model_class: Any, config_class: Any, fields: dict[str, Any]) -> nn.Module:
+    attention = fields.get("attn_implementation")
+    try:
+        if attention is not None:
+            return _as_module(model_class(config_class(**fields)))
+        try:
+            return _as_module(
+                model_class(config_class(**{**fields, "attn_implementation": "sdpa"}))
+            )
+        except ValueError as error:
+            if "scaled_dot_product_attention" not in str(error):
+                raise
+            return _as_module(
+                model_class(config_class(**{**fields, "attn_implementation": "eager"}))
+            )
+    except (ValueError, TypeError, KeyError, ImportError) as error:
+        raise WorkloadError(
+            f"model_args: transformers refuses {model_class.__name__} with {fields}: {error}"
+        ) from error
+
+
+def _pretrained(
+    model_class: Any, config_class: Any, folder: Path, fields: dict[str, Any]
+) -> nn.Module:
+    if not (folder / "config.json").is_file():
+        raise WeightsError(f"weights: {str(folder)!r} is not a folder with a config.json")
+    try:
+        written, _ = config_class.get_config_dict(str(folder), local_files_only=True)
+        if written.get("model_type") not in (None, config_class.model_type):
+            raise WeightsError(
+                f"weights: {str(folder)!r} holds a {written['model_type']!r} model, "
+                f"not {config_class.model_type!r}"
+            )
+        own = {k: v for k, v in fields.items() if k != "attn_implementation"}
+        config = config_class.from_pretrained(str(folder), local_files_only=True, **own)
+        return _as_module(
+            model_class.from_pretrained(
+                str(folder),
+                config=config,
+                local_files_only=True,
+                dtype=torch.float32,
+                ignore_mismatched_sizes="num_labels" in fields,
+                attn_implementation=fields.get("attn_implementation", "sdpa"),
+            )
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise WeightsError(f"weights: {str(folder)!r} cannot be loaded: {error}") from error
+
+
+def _as_module(model: Any) -> nn.Module:
+    assert isinstance(model, nn.Module)
+    return model
+
+
+def _check_vocabulary(config: Any, shape: DataShape) -> None:
+    size = getattr(config, "vocab_size", None)
+    if size is not None and shape.vocabulary is not None and size < shape.vocabulary:
+        raise DataError(f"vocab_size: the model has {size} tokens, the data use {shape.vocabulary}")
+
+
+def _version() -> str:
+    return str(sys.modules["transformers"].__version__)
+
+
+@contextlib.contextmanager
+def _hidden(packages: tuple[str, ...]) -> Iterator[None]:
+    """Make transformers think that packages are not installed, while it is imported.
+
+    A None in sys.modules is Python's own way to say so. transformers remembers the answer: its
+    image processors are not to be used afterwards in this process. Nothing is hidden where a
+    package is imported already.
+    """
+    hidden = [name for name in packages if name not in sys.modules]
+    if "transformers" in sys.modules:
+        hidden = []
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for name in hidden:
+            if sys.modules.get(name, hidden) is None:
+                del sys.modules[name]
