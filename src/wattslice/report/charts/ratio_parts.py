@@ -1,0 +1,135 @@
+"""Ratios with their intervals, their pairs and a line at 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import altair as alt
+
+from wattslice.analysis.ratios import Ratio
+from wattslice.report.charts.base import (
+    PRECISION_SHAPES,
+    Drawing,
+    Row,
+    legend_filter,
+    plain,
+    small_multiples,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RatioAxes:
+    """Titles and series of a chart of ratios."""
+
+    x_title: str
+    series_title: str
+    series: list[str]
+    dataset: str
+
+
+def ratio_rows(
+    ratios: Sequence[Ratio], panel: Callable[[Ratio], str], series: Callable[[Ratio], str]
+) -> list[Row]:
+    """A `median` row per ratio that has a value, and a `pair` row per block of it."""
+    rows: list[Row] = []
+    for ratio in ratios:
+        if ratio.value is None:
+            continue
+        labels = {
+            "panel": panel(ratio),
+            "workload": ratio.workload,
+            "series": series(ratio),
+        }
+        row = labels | {
+            "role": "median",
+            "ratio": ratio.value,
+            "low": ratio.ci_low,
+            "high": ratio.ci_high,
+            "n": ratio.n_pairs,
+            "note": ratio.note or ratio.reason,
+            "name": ratio.name,
+        }
+        rows.append({k: p for k, v in row.items() if (p := plain(v)) is not None})
+        rows += [
+            labels
+            | {
+                "role": "pair",
+                "ratio": plain(pair.value),
+                "block": pair.block,
+                "runs": f"{pair.numerator_run} / {pair.denominator_run}",
+            }
+            for pair in ratio.pairs
+        ]
+    return rows
+
+
+def ratio_grid(rows: list[Row], axes: RatioAxes, notes: tuple[str, ...] = ()) -> Drawing:
+    """Panels of ratios: workloads down, series side by side."""
+    have = {row["series"] for row in rows}
+    shown = [name for name in axes.series if name in have]
+    workloads = sorted({row["workload"] for row in rows})
+    shapes = [PRECISION_SHAPES[i % len(PRECISION_SHAPES)] for i in range(len(axes.series))]
+    legend = alt.Legend(title=axes.series_title, values=shown)
+    pick = legend_filter("series")
+    x_title = axes.x_title
+    base = alt.Chart().encode(
+        y=alt.Y("workload:N", sort=workloads, title="workload"),
+        yOffset=alt.YOffset("series:N", scale=alt.Scale(domain=shown)),
+        color=alt.Color("series:N", scale=alt.Scale(domain=axes.series), legend=legend),
+        opacity=alt.condition(pick, alt.value(1.0), alt.value(0.12)),
+    )
+    scale = alt.Scale(zero=False, nice=True)
+    pairs = (
+        base.transform_filter("datum.role == 'pair'")
+        .mark_point(size=14, filled=False, strokeWidth=1)
+        .encode(
+            x=alt.X("ratio:Q", title=x_title, scale=scale),
+            tooltip=[
+                alt.Tooltip("block:N", title="block"),
+                alt.Tooltip("runs:N", title="runs"),
+                alt.Tooltip("ratio:Q", format=".3f"),
+            ],
+        )
+    )
+    intervals = (
+        base.transform_filter("datum.role == 'median' && isValid(datum.low)")
+        .mark_rule(strokeWidth=2)
+        .encode(x=alt.X("low:Q", title=x_title), x2="high:Q")
+    )
+    marks = (
+        base.transform_filter("datum.role == 'median'")
+        .mark_point(size=55, filled=True)
+        .encode(
+            x=alt.X("ratio:Q", title=x_title),
+            shape=alt.Shape(
+                "series:N",
+                scale=alt.Scale(domain=axes.series, range=shapes),
+                legend=legend,
+            ),
+            tooltip=[
+                alt.Tooltip("workload:N"),
+                alt.Tooltip("series:N", title=axes.series_title),
+                alt.Tooltip("ratio:Q", format=".3f"),
+                alt.Tooltip("low:Q", title="interval from", format=".3f"),
+                alt.Tooltip("high:Q", title="to", format=".3f"),
+                alt.Tooltip("n:Q", title="pairs"),
+                alt.Tooltip("note:N"),
+            ],
+        )
+    )
+    line = alt.Chart().mark_rule(strokeDash=[4, 3]).encode(x=alt.XDatum(1, title=x_title))
+    chart = small_multiples(
+        alt.layer(line, pairs, intervals, marks).add_params(pick), "panel", rows, axes.dataset
+    )
+    medians = [row for row in rows if row["role"] == "median"]
+    low = min(medians, key=lambda row: row["ratio"])
+    high = max(medians, key=lambda row: row["ratio"])
+    return Drawing(
+        chart,
+        axes.dataset,
+        rows,
+        notes,
+        f"From {low['ratio']:.2f} ({low['workload']}, {low['panel']}, {low['series']}) to "
+        f"{high['ratio']:.2f} ({high['workload']}, {high['panel']}, {high['series']}).",
+    )
