@@ -65,8 +65,9 @@ class CollectedRun:
 
 
 def read_expected(path: Path) -> list[Expected]:
-    """Read a JSON list of {run_id, spec_digest, code_digest} or of lists in that order."""
-    rows = json.loads(path.read_text(encoding="utf-8"))
+    """Read the runs of campaign.json, or a JSON list of {run_id, spec_digest, code_digest}."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    rows = content["runs"] if isinstance(content, dict) else content
     return [
         Expected(row["run_id"], row["spec_digest"], row["code_digest"])
         if isinstance(row, dict)

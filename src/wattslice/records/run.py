@@ -58,7 +58,10 @@ class DataFingerprint(Record):
 class MemoryPeak(Record):
     """Peak memory of a worker, MiB; null where the device has no such figure."""
 
-    rss_mib: float
+    rss_mib: float = Field(description="resident high-water mark of the process")
+    rss_base_mib: float | None = Field(
+        default=None, description="resident size before the model was built: what libraries take"
+    )
     cuda_allocated_mib: float | None = None
     cuda_reserved_mib: float | None = None
 
@@ -77,6 +80,9 @@ class WorkerRecord(Record):
     parameters: int | None = None
     trainable_parameters: int | None = None
     weights: str | None = Field(default=None, description="random, or where they came from")
+    model: dict[str, object] = Field(
+        default_factory=dict, description="class, library version, attention implementation, …"
+    )
     precision_flags: dict[str, object] = Field(
         default_factory=dict, description="the framework's switches as read back"
     )

@@ -1,0 +1,40 @@
+"""wattslice: which model, in which precision, on which slice, trains how fast on how many joules?"""
+
+from snakemake.utils import min_version
+
+min_version("9.25")
+
+
+configfile: "config/config.yaml"
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/inventory.smk"
+include: "workflow/rules/partition.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/metrics.smk"
+include: "workflow/rules/aggregate.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        "<campaign>/report/index.html",
+        "<campaign>/inventory.json",
+
+
+onstart:
+    start_campaign()
+
+
+onsuccess:
+    board_session()
+    print(f"report: {RESULTS}/report/index.html")
+
+
+onerror:
+    board_session()

@@ -1,0 +1,126 @@
+"""A campaign as the workflow needs it: checked config, runs, digests of the code of each stage."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from wattslice.config.errors import ConfigError
+from wattslice.config.expand import Run, definition, expand
+from wattslice.config.load import load_campaign, read_yaml
+from wattslice.config.models import CampaignConfig
+from wattslice.files import canonical_json, sha256_text
+from wattslice.provenance.code import code_digest
+
+TRAIN = ("wattslice.train.launcher", "wattslice.train.worker")
+
+
+class Campaign:
+    """What the Snakefile asks for. Nothing here looks at a board or imports torch."""
+
+    def __init__(self, raw: Mapping[str, Any], config_files: Iterable[Path] = ()) -> None:
+        """Check the merged config and the files it was merged from.
+
+        Raises ConfigError with every problem.
+        """
+        for path in config_files:
+            read_yaml(path)  # a key given twice is lost in the merged config
+        self.config: CampaignConfig = load_campaign(raw)
+        self.runs: list[Run] = expand(self.config)
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    @cached_property
+    def by_id(self) -> dict[str, Run]:
+        return {run.run_id: run for run in self.runs}
+
+    @cached_property
+    def _rank(self) -> dict[str, int]:
+        return {run.run_id: index for index, run in enumerate(self.runs)}
+
+    def priority(self, run_id: str) -> int:
+        """Higher runs first: layout by layout, block by block (see `expand`)."""
+        return len(self.runs) - self._rank[run_id]
+
+    @cached_property
+    def layouts(self) -> list[str]:
+        return list(dict.fromkeys(run.layout for run in self.runs))
+
+    @cached_property
+    def precisions(self) -> list[str]:
+        return list(dict.fromkeys(run.precision for run in self.runs))
+
+    @cached_property
+    def workloads(self) -> list[str]:
+        """Workloads that some run trains."""
+        return list(dict.fromkeys(a.workload for run in self.runs for a in run.spec.assignments))
+
+    @cached_property
+    def config_json(self) -> str:
+        return canonical_json(self.config.model_dump(mode="json"))
+
+    @cached_property
+    def train_code(self) -> str:
+        return code_digest(*TRAIN)
+
+    def idle_settings(self) -> str:
+        """What the idle stage depends on, as canonical JSON."""
+        measure = self.config.measure
+        return canonical_json(
+            {
+                "board": self.config.board.model_dump(mode="json"),
+                "measure": measure.model_dump(
+                    mode="json", include={"sample_hz", "idle_s", "cooldown"}
+                ),
+            }
+        )
+
+    def board_request(self) -> str:
+        """What the inventory checks the board against, as canonical JSON."""
+        return canonical_json(
+            {
+                "board": self.config.board.model_dump(mode="json"),
+                "layouts": self.layouts,
+                "precisions": self.precisions,
+                "workloads": {name: definition(self.config, name) for name in self.workloads},
+            }
+        )
+
+    def manifest(self) -> dict[str, Any]:
+        """campaign.json: the config, and every run that the campaign consists of."""
+        return {
+            "schema_version": 1,
+            "name": self.name,
+            "config": self.config.model_dump(mode="json"),
+            "config_digest": sha256_text(self.config_json),
+            "runs": [
+                {
+                    "run_id": run.run_id,
+                    "spec_digest": run.spec.digest(),
+                    "code_digest": self.train_code,
+                    "experiments": list(run.experiments),
+                }
+                for run in self.runs
+            ],
+        }
+
+
+def export_source(root: Path) -> None:
+    """Have every job find this package and this interpreter, installed and activated or not."""
+    source = str(root / "src")
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if source not in paths:
+        os.environ.update(PYTHONPATH=os.pathsep.join([source, *filter(None, paths)]))
+    binaries = str(Path(sys.executable).parent)
+    if shutil.which("python") != os.path.join(binaries, "python"):  # noqa: PTH118
+        os.environ.update(PATH=os.pathsep.join([binaries, os.environ.get("PATH", "")]))
+
+
+__all__ = ["TRAIN", "Campaign", "ConfigError", "export_source"]

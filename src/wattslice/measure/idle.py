@@ -1,0 +1,55 @@
+"""The idle stage: a board's power in a layout whose slices exist and are empty."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from wattslice.boards.base import Board
+from wattslice.config.layout import Layout
+from wattslice.config.models import MeasureConfig
+from wattslice.measure.energy import energy
+from wattslice.measure.meter import Meter
+from wattslice.measure.steady import cool_down
+from wattslice.records.energy import EnergyResult, IdleRecord
+
+
+def measure_idle(
+    board: Board,
+    layout: Layout,
+    measure: MeasureConfig,
+    settings: Mapping[str, object],
+    code_digest: str,
+) -> IdleRecord:
+    """Mean power (W) over `measure.idle_s` with the layout in place and nothing running on it.
+
+    Raises BoardError when the board is held by another or the layout cannot be made.
+    """
+    source = board.power_source()
+    reason = board.capabilities().energy.reason
+    meter = Meter(source, measure.sample_hz, no_source_reason=reason or "no readable power sensor")
+    with board.lease():
+        state = board.ensure(layout)
+        if source is None:
+            result = EnergyResult(window_s=measure.idle_s, reason=meter.start())
+        else:
+            cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
+            with meter:
+                start_s = meter.mark("start")
+                time.sleep(measure.idle_s)
+                end_s = meter.mark("end")
+            result = energy(
+                meter.samples(), start_s, end_s, meter.record(), None, board.identity.simulated
+            )
+    return IdleRecord(
+        layout=state.layout,
+        board_uuid=board.identity.uuid,
+        idle_w=result.mean_power_w,
+        reason=result.reason if result.mean_power_w is None else None,
+        energy=result,
+        code_digest=code_digest,
+        settings=dict(settings),
+        simulated=board.identity.simulated,
+        measured_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+    )

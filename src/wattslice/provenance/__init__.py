@@ -1,0 +1,1 @@
+"""Where every number comes from: code digests, environment, manifests."""

@@ -1,0 +1,97 @@
+"""Digest of the code that a rule's result depends on.
+
+The digest covers the file that is run and every module of the package that it imports, directly
+or not, also inside functions. So editing a chart does not touch the digest of a training run, and
+editing the meter does, without a list that somebody has to keep. Modification times play no part.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+PACKAGE = "wattslice"
+SOURCE_ROOT = Path(__file__).resolve().parents[2]
+# Data files that a module reads belong to its package folder.
+_DATA_SUFFIXES = (".yaml", ".csv", ".j2", ".css", ".js", ".json")
+
+
+def _module_file(name: str, root: Path) -> Path | None:
+    path = root.joinpath(*name.split("."))
+    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _imports(path: Path, module: str) -> tuple[str, ...]:
+    """Modules of the package that a file imports (names may also be attributes of modules)."""
+    found: list[str] = []
+    is_package = path.name == "__init__.py"
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = module.split(".")
+                keep = len(parts) - node.level + (1 if is_package else 0)
+                base = ".".join([*parts[:keep], *([base] if base else [])])
+            found.append(base)
+            found += [f"{base}.{alias.name}" for alias in node.names]
+    return tuple(name for name in found if name.split(".")[0] == PACKAGE)
+
+
+def _with_parents(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    for count in range(1, len(parts) + 1):
+        yield ".".join(parts[:count])
+
+
+def closure(entries: tuple[str | Path, ...], root: Path = SOURCE_ROOT) -> tuple[Path, ...]:
+    """Files that the entries (module names or files) reach through imports, sorted.
+
+    Raises FileNotFoundError for an entry that does not exist.
+    """
+    files: set[Path] = set()
+    seen: set[str] = set()
+    waiting: list[str] = []
+
+    def add_file(path: Path, module: str) -> None:
+        files.add(path)
+        waiting.extend(_imports(path, module))
+        if module:
+            files.update(p for p in (path.parent / "data").glob("*") if p.suffix in _DATA_SUFFIXES)
+
+    for entry in entries:
+        if isinstance(entry, Path):
+            if not entry.is_file():
+                raise FileNotFoundError(f"no such file: {entry}")
+            add_file(entry, "")
+        elif _module_file(entry, root) is None:
+            raise FileNotFoundError(f"no module {entry!r} below {root}")
+        else:
+            waiting.append(entry)
+    while waiting:
+        for name in _with_parents(waiting.pop()):
+            if name in seen:
+                continue
+            seen.add(name)
+            path = _module_file(name, root)
+            if path is not None:
+                add_file(path, name)
+    return tuple(sorted(files))
+
+
+def code_digest(*entries: str | Path, root: Path = SOURCE_ROOT) -> str:
+    """sha256 over names and contents of the closure of the entries."""
+    digest = hashlib.sha256()
+    for path in closure(entries, root):
+        name = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
+        digest.update(f"{name.as_posix()}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

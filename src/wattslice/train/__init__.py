@@ -1,0 +1,1 @@
+"""One run: the launcher with the meter, and the workers that train."""

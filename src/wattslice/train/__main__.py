@@ -1,0 +1,5 @@
+import sys
+
+from wattslice.train.launcher import main
+
+sys.exit(main())

@@ -1,0 +1,164 @@
+"""The worker processes of one run, seen from the launcher."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wattslice.train.protocol import Command, LineReader, WorkerJob
+
+_OOM_EVENTS = Path("/sys/fs/cgroup/memory.events")
+
+
+class WorkerFailedError(Exception):
+    """A worker ended or reported a failure before its time."""
+
+    def __init__(self, slice_index: int, outcome: str, reason: str) -> None:
+        super().__init__(f"slice {slice_index}: {outcome}: {reason}")
+        self.slice_index = slice_index
+        self.outcome = outcome
+        self.reason = reason
+
+
+def _oom_kills() -> int | None:
+    """How often the kernel killed a process of this control group for want of memory."""
+    try:
+        for line in _OOM_EVENTS.read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+class WorkerProcess:
+    """One worker: its process, its two pipes, and what it has said so far."""
+
+    def __init__(self, job: WorkerJob, env: Mapping[str, str]) -> None:
+        self.job = job
+        self.said: dict[str, dict[str, Any]] = {}
+        reading, writing = os.pipe()
+        threads = str(job.threads)
+        environment = {
+            **os.environ,
+            # Fixed per slice: Snakemake sets these from the rule's threads.
+            **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads),
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            **env,
+            "WATTSLICE_WORKER_FD": str(writing),
+        }
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "wattslice.train.worker"],
+                stdin=subprocess.PIPE,
+                stdout=sys.stderr,  # the rule's log
+                env=environment,
+                pass_fds=(writing,),
+            )
+        finally:
+            os.close(writing)
+        self.reader = LineReader(reading)
+        self._write(job.model_dump_json())
+
+    def _write(self, line: str) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended: its exit is reported where messages are awaited
+
+    def command(self, command: Command) -> None:
+        self._write(command)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        os.close(self.reader.descriptor)
+
+
+class WorkerGroup:
+    """All workers of a run, moved from phase to phase together."""
+
+    def __init__(self, jobs: Sequence[tuple[WorkerJob, Mapping[str, str]]]) -> None:
+        self._oom_kills = _oom_kills()
+        self._selector = selectors.DefaultSelector()
+        self.workers: list[WorkerProcess] = []
+        try:
+            for job, env in jobs:
+                worker = WorkerProcess(job, env)
+                self.workers.append(worker)
+                self._selector.register(worker.reader.descriptor, selectors.EVENT_READ, worker)
+        except BaseException:
+            self.close()
+            raise
+
+    def command(self, command: Command) -> None:
+        for worker in self.workers:
+            worker.command(command)
+
+    def all_said(self, message: str) -> bool:
+        return all(message in worker.said for worker in self.workers)
+
+    def wait(self, message: str, timeout_s: float, phase: str) -> None:
+        """Wait until every worker has said a message.
+
+        Raises WorkerFailedError if one fails or ends, or when the time (s) is up.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self.all_said(message):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                late = next(w for w in self.workers if message not in w.said)
+                raise WorkerFailedError(
+                    late.job.slice_index,
+                    "error:timeout",
+                    f"no {message!r} within {timeout_s:g} s ({phase})",
+                )
+            self.listen(left)
+
+    def listen(self, timeout_s: float) -> None:
+        """Take in what workers say for at most this long; returns after the first news."""
+        for key, _ in self._selector.select(max(timeout_s, 0.0)):
+            worker: WorkerProcess = key.data
+            for line in worker.reader.lines():
+                message = json.loads(line)
+                worker.said[message.pop("message")] = message
+            if "failed" in worker.said:
+                failure = worker.said["failed"]
+                raise WorkerFailedError(
+                    worker.job.slice_index, failure["outcome"], failure["reason"]
+                )
+            if worker.reader.closed:
+                self._selector.unregister(worker.reader.descriptor)
+                if "done" not in worker.said:
+                    raise self._ended(worker)
+
+    def _ended(self, worker: WorkerProcess) -> WorkerFailedError:
+        code = worker.process.wait()
+        index = worker.job.slice_index
+        if code == -signal.SIGKILL:
+            now = _oom_kills()
+            if now is not None and self._oom_kills is not None and now > self._oom_kills:
+                return WorkerFailedError(index, "oom", "the kernel killed it for want of memory")
+            return WorkerFailedError(index, "error:killed", "the worker was killed with SIGKILL")
+        if code < 0:
+            name = signal.Signals(-code).name
+            return WorkerFailedError(index, "error:killed", f"the worker died of {name}")
+        return WorkerFailedError(index, "error:ended", f"the worker ended with exit code {code}")
+
+    def close(self) -> None:
+        """End every worker that is still there."""
+        for worker in self.workers:
+            worker.kill()
+        self._selector.close()

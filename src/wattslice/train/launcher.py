@@ -1,0 +1,365 @@
+"""One run: lease the board, make the layout hold, start workers and meter, write the record.
+
+    python -m wattslice.train --spec JSON --code DIGEST --campaign NAME --run ID --record FILE
+
+What goes wrong with the training itself is data: the record's outcome says it and the exit code
+is 0. Only faults of the infrastructure (board lost or held by another, no permission, disk) make
+the command fail, so that Snakemake repeats the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from wattslice.boards.base import Board
+from wattslice.boards.discover import find_board
+from wattslice.boards.errors import BoardError, LayoutImpossibleError
+from wattslice.config.layout import Layout
+from wattslice.config.models import BoardConfig, MeasureConfig
+from wattslice.config.spec import RunSpec
+from wattslice.files import sha256_file, write_json
+from wattslice.measure.meter import Meter
+from wattslice.measure.raw import write_power
+from wattslice.measure.steady import WarmupDetector, cool_down
+from wattslice.provenance import environment as environments
+from wattslice.records.board import Health, LayoutState
+from wattslice.records.run import (
+    MemoryPeak,
+    MeterRecord,
+    RawFile,
+    RunRecord,
+    Warmup,
+    Window,
+    WorkerRecord,
+)
+from wattslice.train import progress
+from wattslice.train.group import WorkerFailedError, WorkerGroup
+from wattslice.train.lifetime import die_with_parent
+from wattslice.train.protocol import WorkerJob
+
+_LISTEN_S = 0.5
+_EXIT_INFRASTRUCTURE = 3
+
+
+class _Terminated(BaseException):
+    """SIGTERM, or the death of the parent: leave through all `finally` clauses."""
+
+
+@dataclass
+class _Attempt:
+    """What is known so far about the run in flight."""
+
+    layout_state: LayoutState | None = None
+    health_before: Health | None = None
+    health_after: Health | None = None
+    workers: list[WorkerRecord] = field(default_factory=list)
+    rows: dict[str, list[Any]] = field(default_factory=dict)
+    torch: dict[str, Any] = field(default_factory=dict)
+    window: Window | None = None
+    outcome: str = "ok"
+    reason: str | None = None
+
+    def fail(self, outcome: str, reason: str) -> None:
+        self.outcome, self.reason = outcome, reason
+
+
+def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: str) -> RunRecord:
+    """Make one run and write its record (last, so that a record is always complete).
+
+    Raises BoardError for faults of the infrastructure; then nothing is written.
+    """
+    started_utc, start_s = _utc(), time.monotonic()
+    board_config = BoardConfig.model_validate(spec.board)
+    measure = MeasureConfig.model_validate(spec.measure)
+    board = find_board(
+        board_config.kind, board_config.select, board_config.mig, board_config.power_model
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    attempt = _Attempt()
+    meter = _meter(board, measure)
+    with board.lease():
+        try:
+            attempt.layout_state = board.ensure(Layout.parse(spec.layout))
+        except LayoutImpossibleError as error:
+            attempt.fail("unsupported_layout", str(error))
+        else:
+            cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
+            attempt.health_before = board.health()
+            _train(spec, measure, board, meter, attempt)
+            attempt.health_after = board.health()
+    write_power(out / "power.parquet", meter.samples(), meter.record())
+    _write_steps(out / "steps.parquet", attempt.rows)
+    _judge(attempt, meter)
+    environment = {**environments.environment(), "torch": attempt.torch}
+    record = RunRecord(
+        run_id=run_id,
+        campaign=campaign,
+        outcome=attempt.outcome,
+        reason=attempt.reason,
+        simulated=board.identity.simulated,
+        spec=spec.model_dump(mode="json"),
+        spec_digest=spec.digest(),
+        code_digest=code_digest,
+        git=environments.git(Path(__file__).parent),
+        environment=environment,
+        environment_digest=environments.digest(environment),
+        host=environments.host(),
+        slurm=environments.slurm(),
+        attempt=int(os.environ.get("WATTSLICE_ATTEMPT", "1")),
+        started_utc=started_utc,
+        ended_utc=_utc(),
+        start_s=start_s,
+        end_s=time.monotonic(),
+        board=board.identity,
+        layout_state=attempt.layout_state,
+        health_before=attempt.health_before,
+        health_after=attempt.health_after,
+        window=attempt.window,
+        workers=tuple(attempt.workers),
+        meter=meter.record(),
+        raw=tuple(
+            RawFile(name=name, sha256=sha256_file(out / name), bytes=(out / name).stat().st_size)
+            for name in ("power.parquet", "steps.parquet")
+        ),
+    )
+    write_json(out / "run.json", record.model_dump(mode="json"))
+    return record
+
+
+def _meter(board: Board, measure: MeasureConfig) -> Meter:
+    source = board.power_source()
+    reason = board.capabilities().energy.reason or "the board has no readable power sensor"
+    return Meter(source, measure.sample_hz, no_source_reason=reason)
+
+
+def _utc() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _jobs(
+    spec: RunSpec, measure: MeasureConfig, board: Board, state: LayoutState
+) -> list[tuple[WorkerJob, dict[str, str]]]:
+    jobs = []
+    for assignment in spec.assignments:
+        slice_ = state.slices[assignment.slice_index]
+        placement = board.placement(slice_)
+        job = WorkerJob(
+            slice_index=assignment.slice_index,
+            definition=assignment.definition,
+            workload=assignment.workload,
+            precision=spec.precision,
+            seed=spec.seed + assignment.slice_index,
+            device=placement.device,
+            device_uuid=slice_.uuid,
+            cores=placement.cores,
+            threads=placement.threads,
+            simulated_slice=placement.simulated_slice,
+            warmup=measure.warmup.model_dump(mode="json"),
+            min_steps=measure.window.min_steps,
+            parent_pid=os.getpid(),
+        )
+        jobs.append((job, dict(placement.env)))
+    return jobs
+
+
+def _train(
+    spec: RunSpec,
+    measure: MeasureConfig,
+    board: Board,
+    meter: Meter,
+    attempt: _Attempt,
+) -> None:
+    assert attempt.layout_state is not None
+    group: WorkerGroup | None = None
+    try:
+        group = WorkerGroup(_jobs(spec, measure, board, attempt.layout_state))
+        meter.start()
+        group.wait("ready", measure.start_timeout_s, "building the model")
+        group.command("go")
+        _warm_up(group, measure, meter)
+        group.command("window")
+        group.wait("opened", measure.start_timeout_s, "opening the window")
+        meter.mark("start")
+        _hold_window(group, measure)
+        group.command("stop")
+        group.wait("done", measure.start_timeout_s, "closing the window")
+        meter.mark("end")
+    except WorkerFailedError as failure:
+        attempt.fail(failure.outcome, str(failure))
+    finally:
+        meter.stop()
+        if group is not None:
+            _collect(group, spec, attempt)
+            group.close()
+
+
+def _warm_up(group: WorkerGroup, measure: MeasureConfig, meter: Meter) -> None:
+    """Until every worker's steps are steady and the board's temperature is (each capped)."""
+    start_s = time.monotonic()
+    temperatures = WarmupDetector(measure.warmup)
+    while True:
+        group.listen(_LISTEN_S)
+        if (sample := meter.latest()) is not None:
+            temperatures.add_temperature(sample.t_s, sample.temperature_c)
+        if not group.all_said("warm"):
+            continue
+        capped = time.monotonic() - start_s >= measure.warmup.max_s
+        if temperatures.temperature_steady() or capped:
+            return
+
+
+def _hold_window(group: WorkerGroup, measure: MeasureConfig) -> None:
+    """Until the window is long enough and every worker has done its steps, or the cap."""
+    opened_s = max(worker.said["opened"]["t_s"] for worker in group.workers)
+    while True:
+        now = time.monotonic()
+        long_enough = now - opened_s >= measure.window.min_s
+        if (long_enough and group.all_said("enough")) or now - opened_s >= measure.window.max_s:
+            return
+        left_s = measure.window.min_s - (now - opened_s)
+        group.listen(left_s if left_s > 0 else _LISTEN_S)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _loss_ends(losses: Sequence[float | None]) -> tuple[float | None, float | None]:
+    """Mean loss of the first steps (a quarter, 10 at most) and of the last quarter."""
+    if not losses or any(loss is None for loss in losses):
+        return None, None
+    values = [loss for loss in losses if loss is not None]
+    quarter = max(1, len(values) // 4)
+    return _mean(values[: min(quarter, 10)]), _mean(values[-quarter:])
+
+
+def _collect(group: WorkerGroup, spec: RunSpec, attempt: _Attempt) -> None:
+    """Turn what the workers said into records, rows of steps and the common window."""
+    assert attempt.layout_state is not None
+    columns = ("slice_index", "step", "start_s", "end_s", "data_s", "samples", "loss")
+    attempt.rows = {name: [] for name in columns}
+    for worker in group.workers:
+        job, said = worker.job, worker.said
+        ready, result = said.get("ready", {}), said.get("done", {}).get("result", {})
+        attempt.torch = ready.get("torch", attempt.torch)
+        failed = said.get("failed")
+        losses = result.get("loss", [])
+        first, last = _loss_ends(losses)
+        ended_alone = "done" not in said and failed is None
+        attempt.workers.append(
+            WorkerRecord(
+                slice=attempt.layout_state.slices[job.slice_index],
+                workload=job.workload,
+                outcome=failed["outcome"] if failed else attempt.outcome if ended_alone else "ok",
+                reason=failed["reason"] if failed else attempt.reason if ended_alone else None,
+                pid=worker.process.pid,
+                **{"device": job.device, **ready.get("facts", {})},
+                warmup=Warmup.model_validate(result["warmup"]) if result else None,
+                steps=len(losses),
+                window_start_s=result.get("window_start_s"),
+                window_end_s=result.get("window_end_s"),
+                loss_first=first,
+                loss_last=last,
+                memory=MemoryPeak.model_validate(result["memory"]) if result else None,
+            )
+        )
+        for step, loss in enumerate(losses):
+            row = (job.slice_index, step, result["start_s"][step], result["end_s"][step])
+            more = (result["data_s"][step], int(job.definition["batch_size"]), loss)
+            for name, value in zip(columns, (*row, *more), strict=True):
+                attempt.rows[name].append(value)
+    starts = [w.window_start_s for w in attempt.workers if w.window_start_s is not None]
+    ends = [w.window_end_s for w in attempt.workers if w.window_end_s is not None]
+    if len(ends) == len(group.workers) and max(starts) < min(ends):
+        attempt.window = Window(start_s=max(starts), end_s=min(ends))
+
+
+def _write_steps(path: Path, rows: dict[str, list[Any]]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from wattslice.files import replacing
+
+    types = {"slice_index": pa.int32(), "step": pa.int32(), "samples": pa.int32()}
+    names = ("slice_index", "step", "start_s", "end_s", "data_s", "samples", "loss")
+    arrays = {n: pa.array(rows.get(n, []), type=types.get(n, pa.float64())) for n in names}
+    with replacing(path) as temporary:
+        pq.write_table(pa.table(arrays), temporary, compression="zstd")
+
+
+def _judge(attempt: _Attempt, meter: Meter) -> None:
+    """The outcome of a run whose workers all came through."""
+    if attempt.outcome != "ok":
+        return
+    for index, worker in enumerate(attempt.workers):
+        reason = _divergence(worker)
+        if reason is not None:
+            changed = worker.model_copy(update={"outcome": "diverged", "reason": reason})
+            attempt.workers[index] = changed
+            attempt.fail("diverged", f"slice {worker.slice.index}: {reason}")
+    if attempt.outcome == "ok" and attempt.window is None:
+        attempt.fail("error:no-overlap", "the workers' windows do not overlap")
+    if attempt.outcome == "ok" and meter.reason is not None:
+        attempt.fail("energy_unavailable", meter.reason)
+
+
+def _divergence(worker: WorkerRecord) -> str | None:
+    first, last = worker.loss_first, worker.loss_last
+    if first is None or last is None:
+        return "the loss is not finite"
+    if worker.data is not None and worker.data.real and last >= first:
+        return f"the loss did not fall: {first:.4g} at the start, {last:.4g} at the end"
+    return None
+
+
+def _line(record: RunRecord, out: Path) -> str:
+    """What a person wants to see of a run: outcome, throughput, energy.
+
+    The analysis makes it. It is imported by name because it is no part of the measurement: a
+    change of it must not change the digest of the measuring code.
+    """
+    summary: str = importlib.import_module("wattslice.analysis.line").line(record, out)
+    return summary
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m wattslice.train", description="Make one run.")
+    parser.add_argument("--spec", required=True, help="canonical JSON of the run's spec")
+    parser.add_argument("--code", required=True, help="digest of the measuring code")
+    parser.add_argument("--record", required=True, type=Path, help="run.json to write")
+    parser.add_argument("--campaign", required=True, help="name of the campaign")
+    parser.add_argument("--run", required=True, help="id of the run: layout/placement/…")
+    arguments = parser.parse_args(argv)
+
+    def terminate(*_: object) -> None:
+        raise _Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
+    die_with_parent(os.getppid(), signal.SIGTERM)
+    spec = RunSpec.model_validate_json(arguments.spec)
+    out = arguments.record.parent
+    try:
+        record = execute(spec, arguments.code, out, arguments.campaign, arguments.run)
+    except BoardError as error:
+        print(f"{arguments.run}: {type(error).__name__}: {error}", file=sys.stderr)
+        return _EXIT_INFRASTRUCTURE
+    except OSError as error:
+        print(f"{arguments.run}: {error}", file=sys.stderr)
+        return _EXIT_INFRASTRUCTURE
+    except (_Terminated, KeyboardInterrupt):
+        print(f"{arguments.run}: stopped; it will be made again", file=sys.stderr)
+        return 128 + signal.SIGTERM
+    bar = progress.finished(out.parents[len(Path(arguments.run).parts)], arguments.run)
+    print(f"{bar}  {_line(record, out)}".strip(), flush=True)
+    return 0

@@ -1,0 +1,273 @@
+"""One training process on one slice. Started by the launcher: see `wattslice.train.protocol`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from wattslice.config.models import WarmupConfig
+from wattslice.train.lifetime import die_with_parent
+from wattslice.train.protocol import LineReader, WorkerJob, send
+
+
+class _Stopped(Exception):
+    """The launcher asked for the end, or is gone."""
+
+
+class Worker:
+    """The training loop with its phases: warm-up, waiting, window, end."""
+
+    def __init__(self, job: WorkerJob, commands: LineReader, output: int) -> None:
+        self._job = job
+        self._commands = commands
+        self._output = output
+        self._rows: list[tuple[float, float, float]] = []  # start, end, wait for data; s
+        self._losses: list[Any] = []
+
+    # -- talking to the launcher ----------------------------------------------------------------
+
+    def _command(self) -> str | None:
+        for line in self._commands.lines():
+            return line
+        if self._commands.closed:
+            raise _Stopped("the launcher is gone")
+        return None
+
+    def _wait_for(self, wanted: str) -> None:
+        os.set_blocking(self._commands.descriptor, True)
+        try:
+            line = os.read(self._commands.descriptor, 4096).decode().strip()
+        finally:
+            os.set_blocking(self._commands.descriptor, False)
+        if line != wanted:
+            raise _Stopped(f"expected {wanted!r}, got {line or 'end of file'!r}")
+
+    # -- the work -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        import torch
+
+        job = self._job
+        torch.set_num_threads(job.threads)
+        torch.set_num_interop_threads(1)
+        from wattslice.workloads import precision as precisions
+        from wattslice.workloads.registry import build
+
+        reason = precisions.supported(job.precision, job.device)
+        if reason is not None:
+            send(self._output, "failed", outcome="unsupported_precision", reason=reason)
+            return
+        device = self._open_device(torch)
+        if device is None:
+            return
+        rss_base_mib = _reset_peak_rss()
+        workload = build(job.definition, job.seed)
+        workload.model.to(device)
+        workload.model.train()
+        optimizer = workload.optimizer(workload.model)
+        context = precisions.apply(job.precision, job.device)
+        send(
+            self._output,
+            "ready",
+            facts={
+                "device": self._device_name(torch),
+                "threads": torch.get_num_threads(),
+                "affinity": sorted(os.sched_getaffinity(0)),
+                "parameters": workload.parameters,
+                "trainable_parameters": workload.trainable_parameters,
+                "weights": workload.weights,
+                "model": workload.description,
+                "precision_flags": context.flags(),
+                "batch_size": job.definition["batch_size"],
+                "sample_unit": workload.sample_unit,
+                "tokens_per_sample": workload.tokens_per_sample,
+                "seed": job.seed,
+                "data": workload.data.model_dump(mode="json"),
+            },
+            torch=_torch_facts(torch),
+        )
+        self._wait_for("go")
+        with self._activity():
+            result = self._train(torch, workload, optimizer, context, device)
+        result["memory"] = {"rss_base_mib": rss_base_mib, **self._memory(torch)}
+        send(self._output, "done", result=result)
+
+    def _open_device(self, torch: Any) -> Any:
+        job = self._job
+        if job.device == "cpu":
+            return torch.device("cpu")
+        if not torch.cuda.is_available():
+            reason = "torch sees no CUDA device on the slice that the run was given"
+            send(self._output, "failed", outcome="wrong_device", reason=reason)
+            return None
+        if torch.cuda.device_count() != 1:
+            reason = f"torch sees {torch.cuda.device_count()} devices where the slice is one"
+            send(self._output, "failed", outcome="wrong_device", reason=reason)
+            return None
+        torch.cuda.reset_peak_memory_stats()
+        return torch.device("cuda", 0)
+
+    def _device_name(self, torch: Any) -> str:
+        if self._job.device == "cpu":
+            return "cpu"
+        properties = torch.cuda.get_device_properties(0)
+        return f"cuda:0 {properties.name} {getattr(properties, 'uuid', self._job.device_uuid)}"
+
+    @contextlib.contextmanager
+    def _activity(self) -> Iterator[None]:
+        """Tell a simulated board that this slice is busy; nothing on a real one."""
+        if self._job.simulated_slice is None:
+            yield
+            return
+        from wattslice.simulation.activity import set_activity
+
+        set_activity(self._job.simulated_slice, 1.0)
+        try:
+            yield
+        finally:
+            set_activity(self._job.simulated_slice, 0.0)
+
+    def _train(
+        self, torch: Any, workload: Any, optimizer: Any, context: Any, device: Any
+    ) -> dict[str, Any]:
+        from wattslice.measure.steady import WarmupDetector
+        from wattslice.train.clock import CudaClock, HostClock
+
+        job = self._job
+        clock = HostClock() if job.device == "cpu" else CudaClock(torch)
+        batches = workload.batches()
+        scaler = context.scaler
+
+        def step() -> float:
+            """One optimisation step; returns the time spent waiting for data, s."""
+            begin = time.monotonic()
+            batch = {name: tensor.to(device, non_blocking=True) for name, tensor in next(batches).items()}
+            waited = time.monotonic() - begin
+            optimizer.zero_grad(set_to_none=True)
+            with context.autocast():
+                loss = workload.loss(workload.model, batch)
+            if scaler is None:
+                loss.backward()
+                optimizer.step()
+            else:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            self._losses.append(loss.detach())
+            return waited
+
+        detector = WarmupDetector(WarmupConfig.model_validate(job.warmup))
+        warmup: dict[str, Any] | None = None
+        last = clock.synchronise()
+        while True:  # warm-up, then busy waiting for the others: each step is synchronised
+            waited = step()
+            now = clock.synchronise()
+            self._rows.append((last, now, waited))
+            if detector.add_step(now - last) and warmup is None:
+                warmup = asdict(detector.summary())
+                send(self._output, "warm")
+            last = now
+            command = self._command()
+            if command == "window":
+                break
+            if command == "stop":
+                raise _Stopped("stopped before the window")
+        opened = last = clock.synchronise()
+        send(self._output, "opened", t_s=opened)
+        waits: list[float] = []
+        while True:  # the window: nothing here waits for the device but the step itself
+            waits.append(step())
+            clock.mark()
+            if len(waits) == job.min_steps:
+                send(self._output, "enough")
+            if self._command() == "stop":
+                break
+        ends = clock.collect()
+        for end, waited in zip(ends, waits, strict=True):
+            self._rows.append((last, end, waited))
+            last = end
+        losses = torch.stack(self._losses).float().cpu().tolist()
+        return {
+            "warmup": warmup,
+            "window_start_s": opened,
+            "window_end_s": last,
+            "start_s": [row[0] for row in self._rows],
+            "end_s": [row[1] for row in self._rows],
+            "data_s": [row[2] for row in self._rows],
+            # JSON has no NaN: a loss that is not finite is null, and the record says so.
+            "loss": [loss if abs(loss) < float("inf") else None for loss in losses],
+        }
+
+    def _memory(self, torch: Any) -> dict[str, Any]:
+        memory: dict[str, Any] = {"rss_mib": _peak_rss_mib()}
+        if self._job.device == "cuda":
+            memory["cuda_allocated_mib"] = torch.cuda.max_memory_allocated() / 2**20
+            memory["cuda_reserved_mib"] = torch.cuda.max_memory_reserved() / 2**20
+        return memory
+
+
+def _status_mib(key: str) -> float:
+    with open("/proc/self/status", encoding="ascii", errors="replace") as handle:  # noqa: PTH123
+        for line in handle:
+            if line.startswith(key):
+                return int(line.split()[1]) / 1024
+    raise OSError(f"{key} is not in /proc/self/status")
+
+
+def _reset_peak_rss() -> float:
+    """Restart the kernel's high-water mark; returns the resident size now, MiB."""
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as handle:  # noqa: PTH123
+        handle.write("5")
+    return _status_mib("VmRSS")
+
+
+def _peak_rss_mib() -> float:
+    return _status_mib("VmHWM")
+
+
+def _torch_facts(torch: Any) -> dict[str, Any]:
+    """The build of torch, which the list of packages does not tell."""
+    cudnn = torch.backends.cudnn.version() if torch.cuda.is_available() else None
+    return {
+        "version": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": cudnn,
+        "git": torch.version.git_version,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def main() -> int:
+    commands = LineReader(0)
+    os.set_blocking(0, True)
+    line = sys.stdin.readline()
+    os.set_blocking(0, False)
+    job = WorkerJob.model_validate_json(line)
+    die_with_parent(job.parent_pid, signal.SIGKILL)
+    if job.cores:
+        os.sched_setaffinity(0, job.cores)
+    output = int(os.environ["WATTSLICE_WORKER_FD"])
+    try:
+        Worker(job, commands, output).run()
+    except _Stopped as stopped:
+        print(f"stopped: {stopped}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        traceback.print_exc()
+        from wattslice.workloads.outcomes import classify
+
+        outcome, reason = classify(error)
+        send(output, "failed", outcome=outcome, reason=reason)
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+rule aggregate:
+    input:
+        campaign="<campaign>/campaign.json",
+        records=every_run("run.json"),
+        metrics=every_run("metrics.json"),
+    output:
+        multiext("<campaign>/tables/runs", ".parquet", ".csv"),
+        multiext("<campaign>/tables/slices", ".parquet", ".csv"),
+        multiext("<campaign>/tables/cells", ".parquet", ".csv"),
+        multiext("<campaign>/tables/summary", ".parquet", ".csv"),
+    log:
+        "<campaign>/logs/aggregate.log",
+    params:
+        code=script_code("aggregate.py"),
+    conda:
+        "../../envs/wattslice.yaml"
+    shell:
+        "python workflow/scripts/aggregate.py --campaign {input.campaign:q} 2> {log:q}"
+
+
+rule analyse:
+    input:
+        campaign="<campaign>/campaign.json",
+        cells="<campaign>/tables/cells.parquet",
+    output:
+        "<campaign>/analysis/ratios.json",
+    log:
+        "<campaign>/logs/analyse.log",
+    params:
+        code=script_code("analyse.py"),
+    conda:
+        "../../envs/wattslice.yaml"
+    shell:
+        "python workflow/scripts/analyse.py --campaign {input.campaign:q} --out {output:q} 2> {log:q}"

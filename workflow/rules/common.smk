@@ -1,0 +1,104 @@
+import re
+import sys
+from pathlib import Path
+
+SOURCE = Path(workflow.basedir) / "src"
+if str(SOURCE) not in sys.path:
+    sys.path.insert(0, str(SOURCE))
+
+from snakemake.exceptions import WorkflowError
+
+from wattslice.config.campaign import Campaign, ConfigError, export_source
+from wattslice.config.start import CampaignLock, check_disk, pending_runs
+from wattslice.provenance.code import code_digest
+from wattslice.report.figure_list import FIGURES
+from wattslice.train import progress
+
+export_source(Path(workflow.basedir))
+
+try:
+    CAMPAIGN = Campaign(config, [Path(name) for name in workflow.configfiles])
+except ConfigError as error:
+    raise WorkflowError(f"the config is not usable:\n{error}")
+
+RESULTS = f"results/{CAMPAIGN.name}"
+LOCK = CampaignLock(Path(RESULTS))
+
+
+def any_of(names):
+    """A regular expression that matches just these names (they hold dots and plus signs)."""
+    return "|".join(re.escape(name) for name in dict.fromkeys(names))
+
+
+pathvars:
+    campaign=RESULTS,
+    run=f"{RESULTS}/runs/{{layout}}/{{placement}}/{{precision}}/rep{{repeat}}",
+    run_log="{layout}/{placement}/{precision}/rep{repeat}",
+
+
+wildcard_constraints:
+    layout=any_of(run.layout for run in CAMPAIGN.runs),
+    placement=any_of(run.placement for run in CAMPAIGN.runs),
+    precision=any_of(run.precision for run in CAMPAIGN.runs),
+    repeat=r"[1-9]\d*",
+    figure=any_of(figure.name for figure in FIGURES),
+
+
+# One board, one run: a default that --resources of other names cannot drop.
+if "board" not in workflow.global_resources:
+    workflow.register_resource("board", 1)
+
+
+def run_of(wildcards):
+    """The run that wildcards name."""
+    return CAMPAIGN.by_id[
+        f"{wildcards.layout}/{wildcards.placement}/{wildcards.precision}/rep{wildcards.repeat}"
+    ]
+
+
+def run_id(wildcards):
+    return run_of(wildcards).run_id
+
+
+def run_spec(wildcards):
+    return run_of(wildcards).spec.canonical()
+
+
+def run_priority(wildcards):
+    """Keeps the runs of one layout together, in the campaign's randomised order."""
+    return 1000 + CAMPAIGN.priority(run_id(wildcards))
+
+
+def whole_machine(wildcards):
+    """All cores where jobs run on this machine: nothing else may run beside a measurement."""
+    return workflow.cores or 1
+
+
+def script_code(name):
+    """Digest of a script and of all that it imports from the package."""
+    return code_digest(Path(workflow.basedir) / "workflow" / "scripts" / name)
+
+
+def every_run(name):
+    return [f"{RESULTS}/runs/{run.run_id}/{name}" for run in CAMPAIGN.runs]
+
+
+def start_campaign():
+    """Checks that come before anything is run; they cost a second campaign nothing."""
+    try:
+        check_disk(Path(RESULTS), CAMPAIGN.config.min_free_mib)
+        LOCK.acquire()
+    except ConfigError as error:
+        raise WorkflowError(str(error))
+    progress.begin(Path(RESULTS), pending_runs(CAMPAIGN, Path(RESULTS)))
+    print(f"campaign {CAMPAIGN.name}: {len(CAMPAIGN.runs)} runs, results in {RESULTS}")
+    board_session("--begin")
+
+
+def board_session(flags=""):
+    """Save the state of a board that the campaign may re-partition, or put it back."""
+    if CAMPAIGN.config.board.mig == "managed" and workflow.local_exec:
+        request = CAMPAIGN.board_request()
+        shell(
+            "python workflow/scripts/restore.py --request {request:q} --campaign {RESULTS:q} {flags}"
+        )

@@ -1,0 +1,25 @@
+# One run: lease the board, make the layout hold, train behind a barrier with the meter on, record.
+# `exec` makes the launcher a child of Snakemake itself, so that it ends when Snakemake is killed.
+rule train:
+    input:
+        inventory=ancient("<campaign>/inventory.json"),
+        partition=ancient("<campaign>/partitions/{layout}.json"),
+    output:
+        record="<run>/run.json",
+        steps="<run>/steps.parquet",
+        power="<run>/power.parquet",
+    log:
+        "<campaign>/logs/train/<run_log>.log",
+    params:
+        campaign=CAMPAIGN.name,
+        run=run_id,
+        spec=run_spec,
+        code=CAMPAIGN.train_code,
+    threads: whole_machine
+    resources:
+        board=1,
+    priority: run_priority
+    conda:
+        "../../envs/wattslice.yaml"
+    shell:
+        "exec python -m wattslice.train --spec {params.spec:q} --code {params.code} --run {params.run:q} --campaign {params.campaign:q} --record {output.record:q} 2> {log:q}"
