@@ -13,6 +13,7 @@ resolution of some milliseconds makes that 0.1 % (see `wattslice.measure.energy`
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import statistics
 import threading
@@ -41,8 +42,11 @@ _BURST_CALL_SHARE = 4.0
 _BURST_TICK_S = 0.16
 # Ticks to catch in the first burst: two give the update period, the third confirms it.
 _FIRST_TICKS = 3
+# One more burst this long after the start. Two ticks of one burst give the period to 5 %; a tick
+# 15 periods later gives it to 0.3 %, which tells whether the steps beat with the sensor.
+_RECHECK_S = 1.5
 # How long a source may yield nothing before start() says so.
-_OPEN_GRACE_S = 1.0
+_GRACE_S = 1.0
 _JOIN_S = 5.0
 
 
@@ -53,6 +57,33 @@ class _Request:
     label: str | None
     done: threading.Event
     sample: Sample | None = None
+
+
+_STOP = _Request(None, threading.Event())
+
+
+class _Deadlines:
+    """Moments `origin + k x period`: absolute, so that delays do not add up."""
+
+    def __init__(self, origin_s: float, period_s: float) -> None:
+        self._origin_s = origin_s
+        self._period_s = period_s
+        self._index = 1
+
+    @property
+    def due_s(self) -> float:
+        return self._origin_s + self._index * self._period_s
+
+    def met(self, now_s: float) -> int:
+        """Go to the next deadline after now; how many had to be skipped (not made up for)."""
+        first = self._index + 1
+        self.forgo(now_s)
+        self._index = max(self._index, first)
+        return self._index - first
+
+    def forgo(self, now_s: float) -> None:
+        """Drop the deadlines up to now without counting them as missed."""
+        self._index = max(self._index, int((now_s - self._origin_s) / self._period_s) + 1)
 
 
 class Meter:
@@ -82,7 +113,7 @@ class Meter:
         self._no_source_reason = no_source_reason
         self._samples: list[Sample] = []
         self._marks: dict[str, float] = {}
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self._reason: str | None = None
@@ -122,7 +153,7 @@ class Meter:
         if self._thread is None or self._stopping:
             return
         self._stopping = True
-        self._requests.put(None)
+        self._requests.put(_STOP)
         self._thread.join(timeout_s)
         if self._thread.is_alive() and self._reason is None:
             # A daemon thread: it cannot keep the process alive, and its samples so far are kept.
@@ -242,52 +273,47 @@ class Meter:
                 source.close()
 
     def _sample_until_stopped(self, source: PowerSource) -> None:
-        period_s = 1.0 / self._rate_hz
-        read = self._read
-        read(source)
-        origin = self._samples[-1].t_s
-        self._start_s = origin
-        give_up_s = origin + _OPEN_GRACE_S
-        pending = None
-        if self._good:
-            self._ready.set()
-            pending = self._burst(source)
-        get, monotonic = self._requests.get, time.monotonic
-        index = int((monotonic() - origin) / period_s) + 1
+        self._read(source)
+        self._start_s = self._samples[-1].t_s
+        deadlines = _Deadlines(self._start_s, 1.0 / self._rate_hz)
+        recheck_s = self._start_s + _RECHECK_S
+        request: _Request | None = None
+        burst = self._good > 0
         while True:
-            if pending is None:
-                now = monotonic()
-                due = origin + index * period_s
-                if due < now - period_s:
-                    # Deadlines that have passed are skipped, not made up for in a bunch.
-                    late = int((now - due) / period_s)
-                    self._missed += late
-                    index += late
-                    due += late * period_s
-                try:
-                    pending = [get(True, due - now) if due > now else get(False)]
-                except queue.Empty:
-                    read(source)
-                    index += 1
-                    if not self._ready.is_set() and (self._good or monotonic() > give_up_s):
-                        self._ready.set()
-                    continue
-            request, *rest = pending
-            pending = rest or None
-            read(source)
+            if not self._ready.is_set() and (
+                self._good or time.monotonic() > self._start_s + _GRACE_S
+            ):
+                self._ready.set()
+            if burst:
+                request = self._burst(source)
+                deadlines.forgo(time.monotonic())
             if request is None:
+                request = self._wait_until(deadlines.due_s)
+            self._read(source)
+            if request is None:
+                self._missed += deadlines.met(time.monotonic())
+                burst = time.monotonic() > recheck_s
+                if burst:
+                    recheck_s = math.inf
+            elif request is _STOP:
                 self._end_s = self._samples[-1].t_s
                 # So that the last window has readings on both sides of its end.
                 self._burst(source)
                 return
-            request.sample = self._samples[-1]
-            request.done.set()
-            if request.label is not None and pending is None:
-                pending = self._burst(source)
-                # Deadlines within a burst are not missed: it has sampled more closely.
-                index = max(index, int((monotonic() - origin) / period_s) + 1)
+            else:
+                request.sample = self._samples[-1]
+                request.done.set()
+                burst = request.label is not None
+            request = None
 
-    def _burst(self, source: PowerSource) -> list[_Request | None] | None:
+    def _wait_until(self, due_s: float) -> _Request | None:
+        left_s = due_s - time.monotonic()
+        try:
+            return self._requests.get(True, left_s) if left_s > 0 else self._requests.get(False)
+        except queue.Empty:
+            return None
+
+    def _burst(self, source: PowerSource) -> _Request | None:
         """Read closely until the counter has moved; None, or the request that ended it early.
 
         The first burst waits for several ticks, to learn their period. What it is still owed when
@@ -301,25 +327,21 @@ class Meter:
         else:
             ticks = max(1, self._ticks_owed)
         end_s = time.monotonic() + ticks * _BURST_TICK_S
-        due = last.t_s
-        while True:
-            now = time.monotonic()
-            due = max(due + spacing_s, now)
-            if due > end_s:
-                return None
-            with contextlib.suppress(queue.Empty):
-                if due > now:
-                    return [self._requests.get(True, due - now)]
+        due_s = last.t_s
+        while ticks > 0:
+            due_s = max(due_s + spacing_s, time.monotonic())
+            if due_s > end_s:
+                break
+            request = self._wait_until(due_s)
+            if request is not None:
+                return request
             self._read(source)
             previous, last = last, self._samples[-1]
-            if (
-                None not in (previous.energy_j, last.energy_j)
-                and previous.energy_j != last.energy_j
-            ):
+            known = previous.energy_j is not None and last.energy_j is not None
+            if known and previous.energy_j != last.energy_j:
                 ticks -= 1
                 self._ticks_owed -= 1
-                if ticks <= 0:
-                    return None
+        return None
 
     def _read(self, source: PowerSource) -> None:
         try:
@@ -348,5 +370,4 @@ class Meter:
                 request = self._requests.get_nowait()
             except queue.Empty:
                 return
-            if request is not None:
-                request.done.set()
+            request.done.set()

@@ -68,7 +68,7 @@ class WarmupDetector:
             and len(self._durations) == self._cv_steps
             and (cv := self.step_time_cv) is not None
             and cv < self._cv_max
-            and self._temperature_steady()
+            and self.temperature_steady()
         )
         self._capped = not self._steady and self._duration_s >= self._max_s
         return self.done
@@ -99,7 +99,8 @@ class WarmupDetector:
     def summary(self) -> WarmupSummary:
         return WarmupSummary(self._steps, self._duration_s, self._steady, self.step_time_cv)
 
-    def _temperature_steady(self) -> bool:
+    def temperature_steady(self) -> bool:
+        """No drift over 30 s; True where no temperature was ever fed."""
         if self._temperatures.empty:
             return True
         slope = self._temperatures.slope_per_s()
