@@ -10,12 +10,15 @@ rule aggregate:
         multiext("<campaign>/tables/summary", ".parquet", ".csv"),
     log:
         "<campaign>/logs/aggregate.log",
-    params:
-        code=script_code("aggregate.py"),
     conda:
         "../../envs/wattslice.yaml"
+    params:
+        code=script_code("aggregate.py"),
     shell:
-        "python workflow/scripts/aggregate.py --campaign {input.campaign:q} 2> {log:q}"
+        r"""
+        python ${{WATTSLICE_SCRIPTS}}/aggregate.py --campaign {input.campaign:q} \
+            2> {log:q}
+        """
 
 
 rule analyse:
@@ -26,9 +29,12 @@ rule analyse:
         "<campaign>/analysis/ratios.json",
     log:
         "<campaign>/logs/analyse.log",
-    params:
-        code=script_code("analyse.py"),
     conda:
         "../../envs/wattslice.yaml"
+    params:
+        code=script_code("analyse.py"),
     shell:
-        "python workflow/scripts/analyse.py --campaign {input.campaign:q} --out {output:q} 2> {log:q}"
+        r"""
+        python ${{WATTSLICE_SCRIPTS}}/analyse.py --campaign {input.campaign:q} \
+            --out {output:q} 2> {log:q}
+        """

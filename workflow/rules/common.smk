@@ -22,6 +22,7 @@ except ConfigError as error:
     raise WorkflowError(f"the config is not usable:\n{error}")
 
 RESULTS = f"results/{CAMPAIGN.name}"
+FORMATS = CAMPAIGN.config.report.formats
 LOCK = CampaignLock(Path(RESULTS))
 
 
@@ -83,6 +84,33 @@ def every_run(name):
     return [f"{RESULTS}/runs/{run.run_id}/{name}" for run in CAMPAIGN.runs]
 
 
+def report_figure(figure):
+    """A figure that Snakemake's own report shows, in one format."""
+    shown = next(name for name in ("svg", "png", "pdf", "html") if name in FORMATS)
+    flagged = report(
+        f"{RESULTS}/figures/{figure.name}.{shown}",
+        caption="../report/figure.rst",
+        category=figure.category,
+        labels={"figure": figure.title, "question": figure.question},
+    )
+    return flagged
+
+
+def report_figures():
+    return [report_figure(figure) for figure in FIGURES]
+
+
+def other_figures():
+    """The remaining formats of every figure."""
+    shown = {str(path) for path in report_figures()}
+    paths = [
+        f"{RESULTS}/figures/{figure.name}.{form}"
+        for figure in FIGURES
+        for form in FORMATS
+    ]
+    return [path for path in paths if path not in shown]
+
+
 def start_campaign():
     """Checks that come before anything is run; they cost a second campaign nothing."""
     try:
@@ -100,5 +128,5 @@ def board_session(flags=""):
     if CAMPAIGN.config.board.mig == "managed" and workflow.local_exec:
         request = CAMPAIGN.board_request()
         shell(
-            "python workflow/scripts/restore.py --request {request:q} --campaign {RESULTS:q} {flags}"
+            "python ${{WATTSLICE_SCRIPTS}}/restore.py --request {request:q} --campaign {RESULTS:q} {flags}"
         )

@@ -8,9 +8,12 @@ rule metrics:
         "<run>/metrics.json",
     log:
         "<campaign>/logs/metrics/<run_log>.log",
-    params:
-        code=script_code("metrics.py"),
     conda:
         "../../envs/wattslice.yaml"
+    params:
+        code=script_code("metrics.py"),
     shell:
-        "python workflow/scripts/metrics.py --record {input.record:q} --idle {input.idle:q} --out {output:q} 2> {log:q}"
+        r"""
+        python ${{WATTSLICE_SCRIPTS}}/metrics.py --record {input.record:q} \
+            --idle {input.idle:q} --out {output:q} 2> {log:q}
+        """

@@ -3,23 +3,47 @@ rule figures:
         campaign="<campaign>/campaign.json",
         cells="<campaign>/tables/cells.parquet",
         ratios="<campaign>/analysis/ratios.json",
+        power=every_run("power.parquet"),
     output:
-        figures=[
-            report(
-                f"<campaign>/figures/{figure.name}.svg",
-                caption="../report/figure.rst",
-                category=figure.category,
-                labels={"figure": figure.title, "format": "svg"},
-            )
-            for figure in FIGURES
-        ],
-        files=expand("<campaign>/figures/{figure}.{format}", figure=[f.name for f in FIGURES], format=FORMATS),
+        *report_figures(),
+        files=other_figures(),
     log:
         "<campaign>/logs/figures.log",
+    conda:
+        "../../envs/wattslice.yaml"
     params:
         formats=FORMATS,
         code=script_code("figures.py"),
+    shell:
+        r"""
+        python ${{WATTSLICE_SCRIPTS}}/figures.py --campaign {input.campaign:q} \
+            --formats {params.formats} 2> {log:q}
+        """
+
+
+rule report:
+    input:
+        campaign="<campaign>/campaign.json",
+        inventory="<campaign>/inventory.json",
+        tables=multiext(
+            "<campaign>/tables/",
+            "runs.parquet",
+            "slices.parquet",
+            "cells.parquet",
+            "summary.parquet",
+        ),
+        ratios="<campaign>/analysis/ratios.json",
+        figures=rules.figures.output,
+    output:
+        "<campaign>/report/index.html",
+    log:
+        "<campaign>/logs/report.log",
     conda:
         "../../envs/wattslice.yaml"
+    params:
+        code=script_code("report.py"),
     shell:
-        "python workflow/scripts/figures.py --campaign {input.campaign:q} --formats {params.formats} 2> {log:q}"
+        r"""
+        python ${{WATTSLICE_SCRIPTS}}/report.py --campaign {input.campaign:q} \
+            --out {output:q} 2> {log:q}
+        """

@@ -10,16 +10,20 @@ rule train:
         power="<run>/power.parquet",
     log:
         "<campaign>/logs/train/<run_log>.log",
+    priority: run_priority
+    conda:
+        "../../envs/wattslice.yaml"
+    threads: whole_machine
+    resources:
+        board=1,
     params:
         campaign=CAMPAIGN.name,
         run=run_id,
         spec=run_spec,
         code=CAMPAIGN.train_code,
-    threads: whole_machine
-    resources:
-        board=1,
-    priority: run_priority
-    conda:
-        "../../envs/wattslice.yaml"
     shell:
-        "exec python -m wattslice.train --spec {params.spec:q} --code {params.code} --run {params.run:q} --campaign {params.campaign:q} --record {output.record:q} 2> {log:q}"
+        r"""
+        exec python -m wattslice.train --spec {params.spec:q} --code {params.code} \
+            --run {params.run:q} --campaign {params.campaign:q} --record {output.record:q} \
+            2> {log:q}
+        """

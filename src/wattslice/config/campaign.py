@@ -113,11 +113,12 @@ class Campaign:
 
 
 def export_source(root: Path) -> None:
-    """Have every job find this package and this interpreter, installed and activated or not."""
+    """Have every job find this package, its scripts and this interpreter, wherever it is started."""
     source = str(root / "src")
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if source not in paths:
         os.environ.update(PYTHONPATH=os.pathsep.join([source, *filter(None, paths)]))
+    os.environ.update(WATTSLICE_SCRIPTS=str(root / "workflow" / "scripts"))
     binaries = str(Path(sys.executable).parent)
     if shutil.which("python") != os.path.join(binaries, "python"):  # noqa: PTH118
         os.environ.update(PATH=os.pathsep.join([binaries, os.environ.get("PATH", "")]))
