@@ -35,10 +35,17 @@ RUN_ID_PARTS = 4
 
 
 class EnergyFunction(Protocol):
-    """Energy of a run's board over its window; takes the folder with the raw power samples."""
+    """Energy of a run's board over its window; takes the folder with the raw power samples.
+
+    `step_s` are the median step times of the workers, s.
+    """
 
     def __call__(
-        self, run_dir: Path, record: RunRecord, idle: IdleRecord | None
+        self,
+        run_dir: Path,
+        record: RunRecord,
+        idle: IdleRecord | None,
+        step_s: Sequence[float],
     ) -> EnergyResult: ...
 
 
@@ -89,7 +96,9 @@ def work_in_window(steps: Steps, start_s: float, end_s: float) -> Work:
     )
 
 
-def measured_energy(run_dir: Path, record: RunRecord, idle: IdleRecord | None) -> EnergyResult:
+def measured_energy(
+    run_dir: Path, record: RunRecord, idle: IdleRecord | None, step_s: Sequence[float]
+) -> EnergyResult:
     """Energy of a run from its power samples, by the measuring side's own rules."""
     from wattslice.measure.energy import energy
     from wattslice.measure.raw import read_power
@@ -102,7 +111,17 @@ def measured_energy(run_dir: Path, record: RunRecord, idle: IdleRecord | None) -
         meter=record.meter,
         idle=idle,
         simulated=record.simulated,
+        step_s=step_s,
+        power_limit_w=_power_limit_w(record),
     )
+
+
+def _power_limit_w(record: RunRecord) -> float | None:
+    """The board's power limit as it was read before or after the run; None where it was not."""
+    for health in (record.health_before, record.health_after):
+        if health is not None and health.power_limit_w.value is not None:
+            return health.power_limit_w.value
+    return None
 
 
 def run_metrics(
@@ -146,7 +165,7 @@ def run_metrics(
         record,
         labels,
         sha256_file(run_dir / "run.json"),
-        _energy(run_dir, record, idle, energy),
+        _energy(run_dir, record, idle, energy, workers),
         workers=tuple(workers),
         works=works,
         why_not=why_not,
@@ -332,14 +351,19 @@ def _run(
 
 
 def _energy(
-    run_dir: Path, record: RunRecord, idle: IdleRecord | None, energy: EnergyFunction
+    run_dir: Path,
+    record: RunRecord,
+    idle: IdleRecord | None,
+    energy: EnergyFunction,
+    workers: Sequence[WorkerMetrics],
 ) -> tuple[EnergyResult | None, str | None]:
     not_measured = _why_not_measured(record)
     if not_measured is not None:
         return None, not_measured
     if not any(raw.name == "power.parquet" for raw in record.raw):
         return None, record.meter.reason or "the run has no power samples"
-    result = energy(run_dir, record, idle)
+    step_s = [w.step_p50_s.value for w in workers if w.step_p50_s.value is not None]
+    result = energy(run_dir, record, idle, step_s)
     reason = None
     if result.gross_j is None:
         reason = result.reason or record.meter.reason or "no energy, and no reason was recorded"

@@ -270,7 +270,10 @@ def partition_ratios(cells: Rows, confidence: float) -> list[Ratio]:
     """All slices of a layout filled with one workload, over the same workload on `full`."""
     ratios = []
     for (workload, precision), group in _groups(cells, ["workload", "precision"]):
-        whole = group[(group["layout"] == "full") & (group["kind"] == "solo")]
+        # On the whole board, solo and fill are the same thing: one process.
+        whole = group[(group["layout"] == "full") & group["kind"].isin(["solo", "fill"])]
+        if whole["kind"].nunique() > 1:
+            whole = whole[whole["kind"] == "solo"]
         filled = group[(group["layout"] != "full") & (group["kind"] == "fill")]
         if whole.empty:
             continue
@@ -285,7 +288,7 @@ def partition_ratios(cells: Rows, confidence: float) -> list[Ratio]:
                 ("partition_throughput", "throughput_samples_s", False),
                 ("partition_energy_per_sample", "samples_per_j", True),
             ):
-                sides = (f"{layout} fill", rows), ("full solo", whole)
+                sides = (f"{layout} fill", rows), ("full", whole)
                 ratios.append(_ratio(kind, figure, sides, labels, confidence, inverse=inverse))
     return ratios
 

@@ -88,7 +88,11 @@ def config(mode: Mode, *, background: bool = True) -> dict[str, Any]:
             "domainColor": muted,
             "tickColor": muted,
             "labelLimit": 150,
+            "labelFlush": False,
+            "labelOverlap": "greedy",
         },
+        "axisQuantitative": {"tickCount": 5},
+        "axisBand": {"labelOverlap": False},
         "header": {
             "labelColor": text,
             "labelFontSize": 12,

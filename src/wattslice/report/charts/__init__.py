@@ -5,15 +5,17 @@ Importing this package imports no charting library: `build` does when it is call
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wattslice.report.figure_list import BY_NAME, FIGURES, NAMES
+from wattslice.report.figure_list import BY_NAME, FIGURES, FORMATS, NAMES
 
 if TYPE_CHECKING:
     from wattslice.report.charts.base import BuiltFigure, FigureData
 
-__all__ = ["BY_NAME", "FIGURES", "NAMES", "build"]
+__all__ = ["BY_NAME", "FIGURES", "NAMES", "build", "write_figures"]
 
 
 def build(name: str, data: FigureData) -> BuiltFigure:
@@ -24,3 +26,16 @@ def build(name: str, data: FigureData) -> BuiltFigure:
 
     module = import_module(f"wattslice.report.charts.{name}")
     return finish(BY_NAME[name], data, module.draw(data))
+
+
+def write_figures(
+    tables_dir: Path,
+    analysis_dir: Path,
+    runs_dir: Path,
+    out_dir: Path,
+    formats: Iterable[str] = FORMATS,
+) -> list[Path]:
+    """Write every figure as <out_dir>/<name>.<format>; see `wattslice.report.figures`."""
+    from wattslice.report import figures
+
+    return figures.write_figures(tables_dir, analysis_dir, runs_dir, out_dir, formats)

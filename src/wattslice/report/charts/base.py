@@ -198,7 +198,7 @@ def _trace(run_dir: Path, run: Mapping[Hashable, Any]) -> list[Row]:
     names = [n for n in ("power_w", "power_average_w") if n in table.column_names]
     zero = record.window.start_s
     times = table["t_s"].to_pylist()
-    panel = f"{run['layout']}: {run['run_id'].split('/', 1)[1]}"
+    panel = f"{run['layout']} | {run['run_id'].split('/', 1)[1]}"
     rows: list[Row] = []
     for name in names:
         pairs = [
@@ -337,11 +337,17 @@ def missing_note(data: FigureData, figure: str) -> tuple[str, ...]:
     return (f"{missing} of {len(summary)} cells have no value; see Outcomes for why",)
 
 
+def panel_facet(by: str) -> Any:
+    """A panel per value of a field; ` | ` in the value starts a new line of its heading."""
+    header = alt.Header(labelExpr="split(datum.label, ' | ')", labelLimit=PANEL_WIDTH + 20)
+    return alt.Facet(f"{by}:N", title=None, header=header)
+
+
 def small_multiples(layer: Any, by: str, rows: Sequence[Row], dataset: str) -> Any:
     """Facets by a field, in columns that a page may reduce; rows are 13 px per mark."""
     count = len({row[by] for row in rows if by in row})
     return layer.properties(width=PANEL_WIDTH, height=alt.Step(13)).facet(
-        facet=alt.Facet(f"{by}:N", title=None),
+        facet=panel_facet(by),
         columns=max(1, min(COLUMNS, count)),
         data=alt.NamedData(name=dataset),
     )
@@ -384,7 +390,7 @@ def finish(figure: Figure, data: FigureData, drawing: Drawing | Empty) -> BuiltF
     return BuiltFigure(figure, spec, {drawing.dataset: drawing.rows}, alt_text, labels)
 
 
-def _lines(text: str, width: int = 68) -> list[str]:
+def _lines(text: str, width: int = 80) -> list[str]:
     import textwrap
 
     return textwrap.wrap(text, width)[:6]

@@ -15,6 +15,7 @@ from wattslice.report.charts.base import (
     Row,
     ordered_slots,
     plain,
+    precisions_of,
     slot_of,
 )
 
@@ -27,19 +28,27 @@ def draw(data: FigureData) -> Drawing | Empty:
     if not rows:
         return Empty("the campaign has no runs")
     slots = ordered_slots(row["slot"] for row in rows)
-    order = [f"{slot} · {p}" for slot in slots for p in sorted({r["precision"] for r in rows})]
+    order = [f"{slot} · {p}" for slot in slots for p in precisions_of(rows)]
     have = {row["row"] for row in rows}
     order = [name for name in order if name in have]
+    gaps = alt.Scale(paddingInner=0.06, paddingOuter=0.03)
     base = alt.Chart().encode(
-        y=alt.Y("row:N", sort=order, title="layout · placement · precision"),
-        x=alt.X("workload:N", title="workload", axis=alt.Axis(labelAngle=-30, orient="top")),
+        y=alt.Y("row:N", sort=order, title="layout · placement · precision", scale=gaps),
+        x=alt.X(
+            "workload:N",
+            title="workload",
+            scale=gaps,
+            axis=alt.Axis(labelAngle=-30, orient="top"),
+        ),
     )
     cells = base.mark_rect(fillOpacity=0.3, strokeWidth=1).encode(
         color=alt.Color(
             "status:O",
             scale=alt.Scale(domain=list(STATUS)),
             legend=alt.Legend(
-                title="runs of the cell", values=[s for s in STATUS if s in _statuses(rows)]
+                symbolOpacity=0.4,
+                title="runs of the cell",
+                values=[s for s in STATUS if s in _statuses(rows)],
             ),
         ),
         tooltip=[

@@ -17,7 +17,7 @@ def draw(data: FigureData) -> Drawing | Empty:
     ratios = [r for r in data.ratios.ratios if r.kind in METRICS]
 
     def panel(ratio: Ratio) -> str:
-        return f"{ratio.layout}: {METRICS[ratio.kind]}"
+        return f"{ratio.layout} | {METRICS[ratio.kind]}"
 
     rows = ratio_rows(ratios, panel, lambda r: r.precision)
     if not rows:

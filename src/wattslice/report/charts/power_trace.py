@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from wattslice.report.charts.base import PANEL_WIDTH, Drawing, Empty, FigureData
+from wattslice.report.charts.base import PANEL_WIDTH, Drawing, Empty, FigureData, panel_facet
 
 X_TITLE = "time since the window began (s)"
 Y_TITLE = "power (W)"
@@ -47,7 +47,7 @@ def draw(data: FigureData) -> Drawing | Empty:
         alt.layer(window, idle, line)
         .properties(width=int(PANEL_WIDTH * 1.45), height=150)
         .facet(
-            facet=alt.Facet("panel:N", title=None),
+            facet=panel_facet("panel"),
             columns=min(2, len(panels)),
             data=alt.NamedData(name="traces"),
         )

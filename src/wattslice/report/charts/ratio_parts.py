@@ -79,7 +79,7 @@ def ratio_grid(rows: list[Row], axes: RatioAxes, notes: tuple[str, ...] = ()) ->
         color=alt.Color("series:N", scale=alt.Scale(domain=axes.series), legend=legend),
         opacity=alt.condition(pick, alt.value(1.0), alt.value(0.12)),
     )
-    scale = alt.Scale(zero=False, nice=True)
+    scale = alt.Scale(zero=False, nice=False, padding=8)
     pairs = (
         base.transform_filter("datum.role == 'pair'")
         .mark_point(size=14, filled=False, strokeWidth=1)
