@@ -334,9 +334,19 @@ def memory(handle: Device | MigDevice) -> Memory:
     return Memory(int(info.total) / 2**20, int(info.used) / 2**20)
 
 
+# FP32 cores per SM by compute capability (CUDA C++ Programming Guide, arithmetic throughput).
+_CORES_PER_SM = {(7, 0): 64, (7, 5): 64, (8, 0): 64}
+_CORES_PER_SM_LATER = 128  # 8.6, 8.9, 9.0, 10.x, 12.x
+
+
 def sm_count(device: Device) -> int:
-    """Streaming multiprocessors of the whole board."""
-    return int(_call("nvmlDeviceGetAttributes", device).multiprocessorCount)
+    """Streaming multiprocessors of the whole board, MIG off.
+
+    NVML gives attributes of MIG devices only, but counts the board's cores.
+    """
+    capability = compute_capability(device)
+    per_sm = _CORES_PER_SM.get(capability, _CORES_PER_SM_LATER)
+    return int(_call("nvmlDeviceGetNumGpuCores", device)) // per_sm
 
 
 def persistence_mode(device: Device) -> bool:
