@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from wattslice.measure.circumstances import circumstances
 from wattslice.measure.counter import Part, counter_energy
 from wattslice.measure.sensor import SensorModel, sensor_model
 from wattslice.measure.trace import Columns, Trace, timing
@@ -63,6 +64,7 @@ def energy(  # noqa: PLR0917  (the order in which its callers think of them)
     model = sensor_model(meter, power_limit_w)
     trace = Trace.of(samples, model)
     inside = (trace.t >= window_start_s) & (trace.t <= window_end_s)
+    base |= circumstances(samples, window)
     base["samples"], base["errors"] = int(inside.sum()), int((trace.failed & inside).sum())
     if not trace.has_values:
         return EnergyResult(**base, reason=_why_nothing(trace, meter))

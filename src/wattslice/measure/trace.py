@@ -66,10 +66,10 @@ class Trace:
 
     @classmethod
     def of(cls, samples: Columns, model: SensorModel) -> Trace:
-        t = _floats(samples["t_s"])
-        call = np.nan_to_num(_floats(samples["call_s"]))
-        instant, average = _floats(samples["power_w"]), _floats(samples["power_average_w"])
-        counter = _floats(samples["energy_j"])
+        t = floats(samples["t_s"])
+        call = np.nan_to_num(floats(samples["call_s"]))
+        instant, average = floats(samples["power_w"]), floats(samples["power_average_w"])
+        counter = floats(samples["energy_j"])
         errors = list(samples["error"])
         # Equal time stamps are ordered by what they hold, so that the order given is no matter.
         order = np.lexsort((average, instant, counter, t))
@@ -96,7 +96,7 @@ class Trace:
         )
 
 
-def _floats(values: Sequence[Any] | npt.NDArray[Any]) -> FloatArray:
+def floats(values: Sequence[Any] | npt.NDArray[Any]) -> FloatArray:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 

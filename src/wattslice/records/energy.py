@@ -34,6 +34,15 @@ class EnergyResult(Record):
     coverage: float | None = None
     errors: int = 0
     flags: tuple[str, ...] = ()
+    event_shares: dict[str, float] = Field(
+        default_factory=dict,
+        description="share of the readings in the window that show a clock event reason, 0..1; "
+        "empty where the board has none or none was read",
+    )
+    temperature_max_c: float | None = None
+    temperature_drift_c: float | None = Field(
+        default=None, description="last third of the window minus first third, mean, °C"
+    )
     uncertainty_j: float | None = Field(
         default=None, description="of gross_j at about 95 %, sensor tolerance included"
     )
