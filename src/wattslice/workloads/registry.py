@@ -55,7 +55,7 @@ def build_model(definition: Definition, seed: int = 0, meta: bool = False) -> Bu
     """Return the model of a definition without its data.
 
     With `meta` its tensors have shapes and no memory: parameters of any model can be counted on any
-    machine. Local weights are not read then.
+    machine. Local weights are not read then, only the config beside them.
     """
     import torch
 
@@ -65,7 +65,7 @@ def build_model(definition: Definition, seed: int = 0, meta: bool = False) -> Bu
     torch.manual_seed(seed)
     if meta:
         with torch.device("meta"):
-            return cast("BuiltModel", builder.build({**definition, "weights": None}, shape))
+            return cast("BuiltModel", builder.build(definition, shape, read_weights=False))
     return cast("BuiltModel", builder.build(definition, shape))
 
 

@@ -30,10 +30,11 @@ from wattslice.workloads.workload import Batch, BuiltModel, LossFunction
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin", "model.pth")
 
 
-def build(definition: Mapping[str, Any], shape: DataShape) -> BuiltModel:
+def build(definition: Mapping[str, Any], shape: DataShape, read_weights: bool = True) -> BuiltModel:
     """Return a timm classifier for the data's classes, channels and image size.
 
-    `model_args` go to timm.create_model and win over what the data say.
+    `model_args` go to timm.create_model and win over what the data say. Without `read_weights` the
+    model is random even where the definition names a weights file.
 
     Raises:
         UnknownModelError, UnknownFieldError, WeightsError: see wattslice.workloads.errors.
@@ -51,7 +52,7 @@ def build(definition: Mapping[str, Any], shape: DataShape) -> BuiltModel:
         arguments["img_size"] = shape.image_size
     arguments.update(definition["model_args"])
     weights = definition.get("weights")
-    if weights:
+    if weights and read_weights:
         arguments["pretrained"] = True
         arguments["pretrained_cfg_overlay"] = _local_weights(Path(weights), default)
     model = _create(name, arguments)

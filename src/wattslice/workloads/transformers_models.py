@@ -13,8 +13,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,12 @@ _UNUSED_PACKAGES = ("torchvision", "scipy", "sklearn")
 _PLUMBING = {"transformers_version", "architectures", "id2label", "label2id", "return_dict"}
 
 
-def build(definition: Mapping[str, Any], shape: DataShape) -> BuiltModel:
+def build(definition: Mapping[str, Any], shape: DataShape, read_weights: bool = True) -> BuiltModel:
     """Return a language model for the data's vocabulary, sequence length and classes.
 
     `model_args` are fields of the model's config class and win over what the data say;
     `attn_implementation` among them chooses the attention (default: sdpa, eager for a model that
-    has none).
+    has none). Without `read_weights` a pretrained folder gives its config only.
 
     Raises:
         UnknownModelError, UnknownFieldError, DataError, WeightsError: see the errors module.
@@ -73,12 +74,36 @@ def build(definition: Mapping[str, Any], shape: DataShape) -> BuiltModel:
             )
         found = mapping[config_class]
         model_class = found[0] if isinstance(found, tuple) else found
-        fields = _config_fields(definition, config_class, shape)
+        fields, attention = _config_fields(definition, config_class, shape)
         weights = definition.get("weights")
-        if weights:
-            model = _pretrained(model_class, config_class, Path(weights), fields)
-        else:
-            model = _random(model_class, config_class, fields)
+        folder = Path(weights) if weights else None
+        if folder is not None:
+            _check_folder(folder, config_class.model_type)
+
+        def make(attention: str) -> Any:
+            if folder is None:
+                return model_class(config_class(**fields, attn_implementation=attention))
+            config = config_class.from_pretrained(
+                str(folder), local_files_only=True, attn_implementation=attention, **fields
+            )
+            if not read_weights:
+                return model_class(config)
+            return model_class.from_pretrained(
+                str(folder),
+                config=config,
+                local_files_only=True,
+                dtype=torch.float32,
+                ignore_mismatched_sizes="num_labels" in fields,
+            )
+
+        try:
+            model = _with_attention(attention, make)
+        except (ValueError, TypeError, KeyError, ImportError, OSError, RuntimeError) as error:
+            if folder is not None:
+                raise WeightsError(f"weights: {str(folder)!r} cannot be loaded: {error}") from error
+            raise WorkloadError(
+                f"model_args: transformers refuses {model_class.__name__} with {fields}: {error}"
+            ) from error
     config: Any = model.config
     _check_vocabulary(config, shape)
     activation = next(
@@ -112,8 +137,8 @@ def _loss(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 def _config_fields(
     definition: Mapping[str, Any], config_class: Any, shape: DataShape
-) -> dict[str, Any]:
-    """Return the config's fields: the user's, then the data's, then what training needs."""
+) -> tuple[dict[str, Any], str | None]:
+    """Return the config's fields (user's over data's) and the attention asked for, if any."""
     given: dict[str, Any] = dict(definition["model_args"])
     attention = given.pop("attn_implementation", None)
     valid = {field.name for field in dataclasses.fields(config_class)}
@@ -140,63 +165,31 @@ def _config_fields(
     if "use_cache" in valid:
         fields["use_cache"] = False  # keys and values of earlier tokens serve generation only
     fields.update({aliases.get(key, key): value for key, value in given.items()})
-    if attention is not None:
-        fields["attn_implementation"] = attention
-    return fields
+    return fields, attention
 
 
-def _random(model_class: Any, config_class: Any, fields: dict[str, Any]) -> nn.Module:
-    attention = fields.get("attn_implementation")
+def _with_attention(attention: str | None, make: Callable[[str], Any]) -> nn.Module:
+    """Make the model with the attention asked for, or with sdpa, or eager where it has no sdpa."""
     try:
-        if attention is not None:
-            return _as_module(model_class(config_class(**fields)))
-        try:
-            return _as_module(
-                model_class(config_class(**{**fields, "attn_implementation": "sdpa"}))
-            )
-        except ValueError as error:
-            if "scaled_dot_product_attention" not in str(error):
-                raise
-            return _as_module(
-                model_class(config_class(**{**fields, "attn_implementation": "eager"}))
-            )
-    except (ValueError, TypeError, KeyError, ImportError) as error:
-        raise WorkloadError(
-            f"model_args: transformers refuses {model_class.__name__} with {fields}: {error}"
-        ) from error
-
-
-def _pretrained(
-    model_class: Any, config_class: Any, folder: Path, fields: dict[str, Any]
-) -> nn.Module:
-    if not (folder / "config.json").is_file():
-        raise WeightsError(f"weights: {str(folder)!r} is not a folder with a config.json")
-    try:
-        written, _ = config_class.get_config_dict(str(folder), local_files_only=True)
-        if written.get("model_type") not in (None, config_class.model_type):
-            raise WeightsError(
-                f"weights: {str(folder)!r} holds a {written['model_type']!r} model, "
-                f"not {config_class.model_type!r}"
-            )
-        own = {k: v for k, v in fields.items() if k != "attn_implementation"}
-        config = config_class.from_pretrained(str(folder), local_files_only=True, **own)
-        return _as_module(
-            model_class.from_pretrained(
-                str(folder),
-                config=config,
-                local_files_only=True,
-                dtype=torch.float32,
-                ignore_mismatched_sizes="num_labels" in fields,
-                attn_implementation=fields.get("attn_implementation", "sdpa"),
-            )
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise WeightsError(f"weights: {str(folder)!r} cannot be loaded: {error}") from error
-
-
-def _as_module(model: Any) -> nn.Module:
+        model = make(attention or "sdpa")
+    except ValueError as error:
+        if attention is not None or "scaled_dot_product_attention" not in str(error):
+            raise
+        model = make("eager")
     assert isinstance(model, nn.Module)
     return model
+
+
+def _check_folder(folder: Path, model_type: str) -> None:
+    try:
+        written = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WeightsError(
+            f"weights: {str(folder)!r} is not a folder with a readable config.json: {error}"
+        ) from error
+    found = written.get("model_type")
+    if found != model_type:
+        raise WeightsError(f"weights: {str(folder)!r} holds a {found!r} model, not {model_type!r}")
 
 
 def _check_vocabulary(config: Any, shape: DataShape) -> None:
