@@ -1,0 +1,65 @@
+// Draws the figures: data are shared, panels go into as many columns as fit, colours follow the mode.
+(function () {
+  "use strict";
+  const read = (id) => JSON.parse(document.getElementById(id).textContent);
+  const data = read("figure-data"), specs = read("figure-specs"), themes = read("figure-themes");
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const LABELS = 150; // px that the axis labels at the left take
+  const GAP = 26, NARROWEST = 190, WIDEST = 360;
+
+  function fit(spec, width) {
+    const inner = spec.spec;
+    if (spec.facet && inner) {
+      const room = width - LABELS;
+      const most = spec.columns || 1;
+      const columns = Math.max(1, Math.min(most, Math.floor((room + GAP) / (NARROWEST + GAP))));
+      spec.columns = columns;
+      inner.width = Math.max(160, Math.min(WIDEST, Math.floor(room / columns) - GAP));
+      for (const limited of [spec.facet]) {
+        if (limited.header) limited.header.labelLimit = inner.width + GAP;
+      }
+    } else {
+      spec.width = Math.max(160, Math.min(760, width - LABELS - 60));
+    }
+    return spec;
+  }
+
+  async function draw(figure) {
+    const target = figure.querySelector(".chart");
+    const spec = JSON.parse(JSON.stringify(specs[figure.dataset.figure]));
+    const wanted = (spec.data || {}).name;
+    if (wanted) spec.datasets = { [wanted]: data[wanted] };
+    spec.config = themes[dark.matches ? "dark" : "light"];
+    if (figure.view) figure.view.finalize();
+    try {
+      figure.view = await window.vegaEmbed(target, fit(spec, figure.clientWidth), {
+        mode: "vega-lite",
+        renderer: "svg",
+        tooltip: { theme: "custom" },
+        actions: { export: true, source: false, compiled: false, editor: false },
+        downloadFileName: figure.dataset.figure,
+      });
+      figure.classList.add("drawn");
+    } catch (fault) {
+      // The static picture stays.
+      target.textContent = "";
+      figure.classList.remove("drawn");
+      console.error(figure.dataset.figure, fault);
+    }
+  }
+
+  async function drawAll() {
+    for (const figure of document.querySelectorAll("figure[data-figure]")) await draw(figure);
+    document.documentElement.dataset.drawn = "yes";
+  }
+
+  let width = window.innerWidth, timer = 0;
+  window.addEventListener("resize", () => {
+    if (window.innerWidth === width) return;
+    width = window.innerWidth;
+    clearTimeout(timer);
+    timer = setTimeout(drawAll, 200);
+  });
+  dark.addEventListener("change", drawAll);
+  drawAll();
+})();
