@@ -24,8 +24,10 @@ def measure_idle(
 ) -> IdleRecord:
     """Mean power (W) over `measure.idle_s` with the layout in place and nothing running on it.
 
+    The record has no power, and the reason, where other processes were on the board.
     Raises BoardError when the board is held by another or the layout cannot be made.
     """
+    strangers: tuple[str, ...] = ()
     source = board.power_source()
     reason = board.capabilities().energy.reason
     meter = Meter(source, measure.sample_hz, no_source_reason=reason or "no readable power sensor")
@@ -35,18 +37,31 @@ def measure_idle(
             result = EnergyResult(window_s=measure.idle_s, reason=meter.start())
         else:
             cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
+            strangers = board.health().foreign_processes
             with meter:
                 start_s = meter.mark("start")
                 time.sleep(measure.idle_s)
                 end_s = meter.mark("end")
             result = energy(
-                meter.samples(), start_s, end_s, meter.record(), None, board.identity.simulated
+                meter.samples(),
+                start_s,
+                end_s,
+                meter.record(),
+                simulated=board.identity.simulated,
+                power_limit_w=board.health().power_limit_w.value,
             )
+            strangers = tuple(dict.fromkeys(strangers + board.health().foreign_processes))
+    # A board that somebody works on is not idle, and a mean power that cannot be is none.
+    reason = result.reason
+    if strangers:
+        reason = f"not idle: other processes were on the board: {', '.join(strangers)}"
+    elif result.gross_j is None and reason is None:
+        reason = "no energy reading"
     return IdleRecord(
         layout=state.layout,
         board_uuid=board.identity.uuid,
-        idle_w=result.mean_power_w,
-        reason=result.reason if result.mean_power_w is None else None,
+        idle_w=result.mean_power_w if reason is None else None,
+        reason=reason,
         energy=result,
         code_digest=code_digest,
         settings=dict(settings),
