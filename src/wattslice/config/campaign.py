@@ -113,7 +113,7 @@ class Campaign:
 
 
 def export_source(root: Path) -> None:
-    """Have every job find this package, its scripts and this interpreter, wherever it is started."""
+    """Have every job find the package, its scripts and this interpreter from anywhere."""
     source = str(root / "src")
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if source not in paths:

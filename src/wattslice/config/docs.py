@@ -1,6 +1,6 @@
 """Generate the JSON schema and the documented defaults from the config models.
 
-    python -m wattslice.config.docs --write     # or `make docs`
+python -m wattslice.config.docs --write     # or `make docs`
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def _type_name(annotation: Any) -> str:
     if typing.get_origin(annotation) is typing.Literal:
         return " \\| ".join(f"`{value}`" for value in typing.get_args(annotation))
     if "Annotated[" in text:
-        text = text.replace("Annotated[", "").split(", StringConstraints")[0].split(", FieldInfo")[0]
+        text = (
+            text.replace("Annotated[", "").split(", StringConstraints")[0].split(", FieldInfo")[0]
+        )
     if "Literal[" in text:
         values = text.split("Literal[")[1].split("]")[0].replace("'", "")
         return "list of " + values if text.startswith("tuple") else values.replace(", ", " \\| ")

@@ -60,9 +60,7 @@ def _runs_of(campaign: CampaignConfig, experiment: ExperimentConfig) -> Iterator
         layout = Layout.parse(text)
         for placement, workloads in _placements(campaign, experiment, layout):
             assignments = tuple(
-                Assignment(
-                    slice_index=index, workload=name, definition=definition(campaign, name)
-                )
+                Assignment(slice_index=index, workload=name, definition=definition(campaign, name))
                 for index, name in enumerate(workloads)
                 if name is not None
             )
@@ -96,8 +94,11 @@ def _placements(
             for kind in kinds:
                 first = layout.slices.index(kind)
                 label = f"{workload}.solo" if len(kinds) == 1 else f"{workload}.solo.{kind}"
-                yield label, tuple(
-                    workload if index == first else None for index in range(len(layout.slices))
+                yield (
+                    label,
+                    tuple(
+                        workload if index == first else None for index in range(len(layout.slices))
+                    ),
                 )
 
 

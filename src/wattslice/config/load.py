@@ -27,16 +27,18 @@ class _StrictLoader(yaml.SafeLoader):
 
 def _unique_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     loader.flatten_mapping(node)
-    counts = Counter(loader.construct_object(key) for key, _ in node.value)  # type: ignore[no-untyped-call]
+    counts = Counter(loader.construct_object(key) for key, _ in node.value)
     twice = [str(key) for key, n in counts.items() if n > 1]
     if twice:
         line = node.start_mark.line + 1
         raise ConfigError(
-            [f"{node.start_mark.name}: key {key!r} is given twice (mapping at line {line})"
-             for key in twice]
+            [
+                f"{node.start_mark.name}: key {key!r} is given twice (mapping at line {line})"
+                for key in twice
+            ]
         )
     return {
-        loader.construct_object(key, deep=True): loader.construct_object(value, deep=True)  # type: ignore[no-untyped-call]
+        loader.construct_object(key, deep=True): loader.construct_object(value, deep=True)
         for key, value in node.value
     }
 
@@ -48,7 +50,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Read one config file. Raises ConfigError for bad YAML and for duplicated keys."""
     try:
         with path.open(encoding="utf-8") as handle:
-            loaded = yaml.load(handle, Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
+            loaded = yaml.load(handle, Loader=_StrictLoader)
     except yaml.YAMLError as error:
         raise ConfigError([f"{path} is not YAML: {error}"]) from error
     if not isinstance(loaded, dict):
@@ -155,14 +157,21 @@ def _one_experiment(
         if placement in ("solo", "fill"):
             if not experiment.workloads:
                 yield f"config key '{where}.workloads' is empty, but {placement!r} needs some"
-        elif placement not in campaign.mixes:
-            hint = did_you_mean(placement, ["solo", "fill", *campaign.mixes])
-            yield f"config key '{where}.placements': value {placement!r} is unknown; {hint}"
         else:
-            members = campaign.mixes[placement]
-            for layout in layouts:
-                if len(members) != len(layout.slices):
-                    yield (
-                        f"config key '{where}.placements': the mix {placement!r} names "
-                        f"{len(members)} slices, but the layout {layout} has {len(layout.slices)}"
-                    )
+            yield from _mix_problems(f"{where}.placements", placement, layouts, campaign)
+
+
+def _mix_problems(
+    where: str, mix: str, layouts: Iterable[Layout], campaign: CampaignConfig
+) -> Iterable[str]:
+    members = campaign.mixes.get(mix)
+    if members is None:
+        hint = did_you_mean(mix, ["solo", "fill", *campaign.mixes])
+        yield f"config key '{where}': value {mix!r} is unknown; {hint}"
+        return
+    for layout in layouts:
+        if len(members) != len(layout.slices):
+            yield (
+                f"config key '{where}': the mix {mix!r} names {len(members)} slices, but the "
+                f"layout {layout} has {len(layout.slices)}"
+            )

@@ -1,4 +1,4 @@
-"""The campaign's config as Pydantic models: the one source of schema, defaults and documentation."""
+"""The campaign's config as Pydantic models: one source of schema, defaults and documentation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class BoardConfig(ConfigModel):
         "auto", description="`auto`: nvidia if NVML answers and torch sees the device, else cpu"
     )
     select: str | None = Field(
-        None, description="UUID (or its unique start) or PCI address, where there are several boards"
+        None,
+        description="UUID (or its unique start) or PCI address, where there are several boards",
     )
     mig: Literal["off", "existing", "managed"] = Field(
         "existing",
@@ -81,9 +82,13 @@ class MeasureConfig(ConfigModel):
     """How a run is measured."""
 
     sample_hz: float = Field(10.0, gt=0, le=100, description="rate of the power sampler, Hz")
-    warmup: WarmupConfig = Field(default_factory=lambda: WarmupConfig())
-    window: WindowConfig = Field(default_factory=lambda: WindowConfig())
-    cooldown: CooldownConfig = Field(default_factory=lambda: CooldownConfig())
+    warmup: WarmupConfig = Field(
+        default_factory=WarmupConfig, description="when a worker is steady"
+    )
+    window: WindowConfig = Field(default_factory=WindowConfig, description="the measured interval")
+    cooldown: CooldownConfig = Field(
+        default_factory=CooldownConfig, description="rest before a run"
+    )
     idle_s: float = Field(30.0, ge=1, description="length of the idle measurement per layout, s")
     start_timeout_s: float = Field(
         600.0, gt=0, description="time for all workers to build their models, s"
@@ -93,7 +98,7 @@ class MeasureConfig(ConfigModel):
 class DigitsData(ConfigModel):
     """scikit-learn's 1,797 handwritten digits (8x8), resized as images; real data, 10 classes."""
 
-    kind: Literal["digits"]
+    kind: Literal["digits"] = Field(description="this kind of data")
     image_size: int = Field(32, ge=8, le=512, description="edge of the square image, pixels")
     channels: Literal[1, 3] = Field(3, description="colour channels")
 
@@ -104,7 +109,7 @@ class TextData(ConfigModel):
     For text-classification the label of a sequence is the topic that it was taken from.
     """
 
-    kind: Literal["pydoc-text"]
+    kind: Literal["pydoc-text"] = Field(description="this kind of data")
     sequence_length: int = Field(128, ge=8, le=8192, description="tokens per sequence")
     classes: int = Field(8, ge=2, le=32, description="topics, for text-classification")
 
@@ -112,7 +117,7 @@ class TextData(ConfigModel):
 class SyntheticImages(ConfigModel):
     """Deterministic random images of any shape; the loss is not asked to fall."""
 
-    kind: Literal["synthetic-images"]
+    kind: Literal["synthetic-images"] = Field(description="this kind of data")
     image_size: int = Field(224, ge=8, le=2048, description="edge of the square image, pixels")
     channels: int = Field(3, ge=1, le=16, description="colour channels")
     classes: int = Field(1000, ge=2, description="number of labels")
@@ -122,7 +127,7 @@ class SyntheticImages(ConfigModel):
 class SyntheticTokens(ConfigModel):
     """Deterministic random token sequences; the loss is not asked to fall."""
 
-    kind: Literal["synthetic-tokens"]
+    kind: Literal["synthetic-tokens"] = Field(description="this kind of data")
     sequence_length: int = Field(128, ge=8, le=131072, description="tokens per sequence")
     vocabulary: int = Field(32000, ge=8, description="number of token ids")
     classes: int = Field(2, ge=2, description="number of labels, for text-classification")
@@ -157,7 +162,7 @@ class WorkloadConfig(ConfigModel):
         default_factory=dict,
         description="timm.create_model arguments, or fields of the transformers config class",
     )
-    optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig())
+    optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig, description="the optimizer")
     mode: Literal["train", "finetune"] = Field(
         "train", description="`train`: from scratch; `finetune`: needs `weights`"
     )
@@ -199,8 +204,10 @@ class CampaignConfig(ConfigModel):
     title: Label = Field(description="title of the report")
     question: str | None = Field(None, description="what the campaign asks; shown in the report")
     seed: int = Field(0, ge=0, description="of initial weights, data order and run order")
-    board: BoardConfig = Field(default_factory=lambda: BoardConfig())  # type: ignore[call-arg]
-    measure: MeasureConfig = Field(default_factory=lambda: MeasureConfig())
+    board: BoardConfig = Field(default_factory=BoardConfig, description="the board")
+    measure: MeasureConfig = Field(
+        default_factory=MeasureConfig, description="how runs are measured"
+    )
     data: dict[Name, DataConfig] = Field(description="data sets by name")
     workloads: dict[Name, WorkloadConfig] = Field(min_length=1, description="workloads by name")
     mixes: dict[Name, tuple[Name | None, ...]] = Field(
@@ -209,7 +216,7 @@ class CampaignConfig(ConfigModel):
         "largest slice first",
     )
     experiments: tuple[ExperimentConfig, ...] = Field(min_length=1, description="what to run")
-    report: ReportConfig = Field(default_factory=lambda: ReportConfig())  # type: ignore[call-arg]
+    report: ReportConfig = Field(default_factory=ReportConfig, description="what the report shows")
     min_free_mib: int = Field(
         1024, ge=0, description="free disk that must be there before a campaign starts, MiB"
     )

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import TextIO
 
 from wattslice.config.campaign import Campaign
 from wattslice.config.errors import ConfigError
@@ -25,15 +26,22 @@ def check_disk(folder: Path, min_free_mib: int) -> None:
         probe.unlink()
     except OSError as error:
         raise ConfigError(
-            [f"results folder {str(folder)!r} cannot be written: {error.strerror}; make it a "
-             "folder that you may write to, or start in another directory (--directory)"]
+            [
+                f"results folder {str(folder)!r} cannot be written: {error.strerror}; make it a "
+                "folder that you may write to, or start in another directory (--directory)"
+            ]
         ) from error
     free_mib = shutil.disk_usage(folder).free // 2**20
     if free_mib < min_free_mib:
         raise ConfigError(
-            [f"disk almost full: {free_mib} MiB free below {str(folder)!r}, and config key "
-             f"'min_free_mib' asks for {min_free_mib}; free some, or lower the key"]
+            [
+                f"disk almost full: {free_mib} MiB free below {str(folder)!r}, and config key "
+                f"'min_free_mib' asks for {min_free_mib}; free some, or lower the key"
+            ]
         )
+
+
+_HELD: list[TextIO] = []  # closing the file would give the lock away
 
 
 class CampaignLock:
@@ -41,7 +49,6 @@ class CampaignLock:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / ".lock"
-        self._file = None
 
     def acquire(self) -> None:
         """Take the lock. Raises CampaignBusyError naming the process that has it."""
@@ -53,13 +60,15 @@ class CampaignLock:
             holder = handle.read().strip() or "unknown"
             handle.close()
             raise CampaignBusyError(
-                [f"the campaign in {str(self._path.parent)!r} is being run by process {holder}; "
-                 "wait for it, or end it"]
+                [
+                    f"the campaign in {str(self._path.parent)!r} is being run by process {holder}; "
+                    "wait for it, or end it"
+                ]
             ) from error
         handle.truncate(0)
         handle.write(str(os.getpid()))
         handle.flush()
-        self._file = handle  # type: ignore[assignment]  # held open until the process ends
+        _HELD.append(handle)
 
 
 def pending_runs(campaign: Campaign, folder: Path) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 from wattslice.train.protocol import Command, LineReader, WorkerJob
 
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _OOM_EVENTS = Path("/sys/fs/cgroup/memory.events")
 
 
@@ -50,7 +51,7 @@ class WorkerProcess:
         environment = {
             **os.environ,
             # Fixed per slice: Snakemake sets these from the rule's threads.
-            **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads),
+            **dict.fromkeys(_THREAD_VARIABLES, threads),
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
             **env,

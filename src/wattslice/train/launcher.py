@@ -36,7 +36,6 @@ from wattslice.provenance import environment as environments
 from wattslice.records.board import Health, LayoutState
 from wattslice.records.run import (
     MemoryPeak,
-    MeterRecord,
     RawFile,
     RunRecord,
     Warmup,

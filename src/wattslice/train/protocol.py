@@ -23,6 +23,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from wattslice.config.models import Precision
 from wattslice.records.base import Record
 
 Command = Literal["go", "window", "stop"]
@@ -34,7 +35,7 @@ class WorkerJob(Record):
     slice_index: int
     definition: dict[str, Any]  # the workload, see config.spec.Assignment
     workload: str
-    precision: str
+    precision: Precision
     seed: int
     device: Literal["cpu", "cuda"]
     device_uuid: str | None

@@ -6,18 +6,20 @@ import contextlib
 import os
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from wattslice.config.models import WarmupConfig
+from wattslice.measure.steady import WarmupDetector
+from wattslice.train.clock import CudaClock, HostClock, StepClock
 from wattslice.train.lifetime import die_with_parent
+from wattslice.train.loop import StepLoop
 from wattslice.train.protocol import LineReader, WorkerJob, send
 
 
-class _Stopped(Exception):
+class _StoppedError(Exception):
     """The launcher asked for the end, or is gone."""
 
 
@@ -29,7 +31,6 @@ class Worker:
         self._commands = commands
         self._output = output
         self._rows: list[tuple[float, float, float]] = []  # start, end, wait for data; s
-        self._losses: list[Any] = []
 
     # -- talking to the launcher ----------------------------------------------------------------
 
@@ -37,7 +38,7 @@ class Worker:
         for line in self._commands.lines():
             return line
         if self._commands.closed:
-            raise _Stopped("the launcher is gone")
+            raise _StoppedError("the launcher is gone")
         return None
 
     def _wait_for(self, wanted: str) -> None:
@@ -47,7 +48,7 @@ class Worker:
         finally:
             os.set_blocking(self._commands.descriptor, False)
         if line != wanted:
-            raise _Stopped(f"expected {wanted!r}, got {line or 'end of file'!r}")
+            raise _StoppedError(f"expected {wanted!r}, got {line or 'end of file'!r}")
 
     # -- the work -------------------------------------------------------------------------------
 
@@ -69,10 +70,8 @@ class Worker:
             return
         rss_base_mib = _reset_peak_rss()
         workload = build(job.definition, job.seed)
-        workload.model.to(device)
-        workload.model.train()
-        optimizer = workload.optimizer(workload.model)
         context = precisions.apply(job.precision, job.device)
+        loop = StepLoop(workload, context, device)
         send(
             self._output,
             "ready",
@@ -95,7 +94,7 @@ class Worker:
         )
         self._wait_for("go")
         with self._activity():
-            result = self._train(torch, workload, optimizer, context, device)
+            result = self._train(loop, HostClock() if job.device == "cpu" else CudaClock(torch))
         result["memory"] = {"rss_base_mib": rss_base_mib, **self._memory(torch)}
         send(self._output, "done", result=result)
 
@@ -134,76 +133,49 @@ class Worker:
         finally:
             set_activity(self._job.simulated_slice, 0.0)
 
-    def _train(
-        self, torch: Any, workload: Any, optimizer: Any, context: Any, device: Any
-    ) -> dict[str, Any]:
-        from wattslice.measure.steady import WarmupDetector
-        from wattslice.train.clock import CudaClock, HostClock
+    def _train(self, loop: StepLoop, clock: StepClock) -> dict[str, Any]:
+        warmup = self._warm_up(loop, clock)
+        opened = clock.synchronise()
+        send(self._output, "opened", t_s=opened)
+        waits: list[float] = []
+        while True:  # the window: nothing here waits for the device but the step itself
+            waits.append(loop.step())
+            clock.mark()
+            if len(waits) == self._job.min_steps:
+                send(self._output, "enough")
+            if self._command() == "stop":
+                break
+        ends = clock.collect()
+        starts = [opened, *ends[:-1]]
+        self._rows += zip(starts, ends, waits, strict=True)
+        return {
+            "warmup": warmup,
+            "window_start_s": opened,
+            "window_end_s": ends[-1],
+            "start_s": [row[0] for row in self._rows],
+            "end_s": [row[1] for row in self._rows],
+            "data_s": [row[2] for row in self._rows],
+            "loss": loop.losses(),
+        }
 
-        job = self._job
-        clock = HostClock() if job.device == "cpu" else CudaClock(torch)
-        batches = workload.batches()
-        scaler = context.scaler
-
-        def step() -> float:
-            """One optimisation step; returns the time spent waiting for data, s."""
-            begin = time.monotonic()
-            batch = {name: tensor.to(device, non_blocking=True) for name, tensor in next(batches).items()}
-            waited = time.monotonic() - begin
-            optimizer.zero_grad(set_to_none=True)
-            with context.autocast():
-                loss = workload.loss(workload.model, batch)
-            if scaler is None:
-                loss.backward()
-                optimizer.step()
-            else:
-                scaler.scale(loss).backward()
-                scaler.step(optimizer)
-                scaler.update()
-            self._losses.append(loss.detach())
-            return waited
-
-        detector = WarmupDetector(WarmupConfig.model_validate(job.warmup))
-        warmup: dict[str, Any] | None = None
+    def _warm_up(self, loop: StepLoop, clock: StepClock) -> dict[str, Any]:
+        """Steps that are synchronised one by one, until steady and until the others are, too."""
+        detector = WarmupDetector(WarmupConfig.model_validate(self._job.warmup))
+        warmup: dict[str, Any] = {}
         last = clock.synchronise()
-        while True:  # warm-up, then busy waiting for the others: each step is synchronised
-            waited = step()
+        while True:
+            waited = loop.step()
             now = clock.synchronise()
             self._rows.append((last, now, waited))
-            if detector.add_step(now - last) and warmup is None:
+            if detector.add_step(now - last) and not warmup:
                 warmup = asdict(detector.summary())
                 send(self._output, "warm")
             last = now
             command = self._command()
             if command == "window":
-                break
+                return warmup
             if command == "stop":
-                raise _Stopped("stopped before the window")
-        opened = last = clock.synchronise()
-        send(self._output, "opened", t_s=opened)
-        waits: list[float] = []
-        while True:  # the window: nothing here waits for the device but the step itself
-            waits.append(step())
-            clock.mark()
-            if len(waits) == job.min_steps:
-                send(self._output, "enough")
-            if self._command() == "stop":
-                break
-        ends = clock.collect()
-        for end, waited in zip(ends, waits, strict=True):
-            self._rows.append((last, end, waited))
-            last = end
-        losses = torch.stack(self._losses).float().cpu().tolist()
-        return {
-            "warmup": warmup,
-            "window_start_s": opened,
-            "window_end_s": last,
-            "start_s": [row[0] for row in self._rows],
-            "end_s": [row[1] for row in self._rows],
-            "data_s": [row[2] for row in self._rows],
-            # JSON has no NaN: a loss that is not finite is null, and the record says so.
-            "loss": [loss if abs(loss) < float("inf") else None for loss in losses],
-        }
+                raise _StoppedError("stopped before the window")
 
     def _memory(self, torch: Any) -> dict[str, Any]:
         memory: dict[str, Any] = {"rss_mib": _peak_rss_mib()}
@@ -256,7 +228,7 @@ def main() -> int:
     output = int(os.environ["WATTSLICE_WORKER_FD"])
     try:
         Worker(job, commands, output).run()
-    except _Stopped as stopped:
+    except _StoppedError as stopped:
         print(f"stopped: {stopped}", file=sys.stderr)
         return 1
     except Exception as error:

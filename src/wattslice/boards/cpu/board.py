@@ -131,7 +131,10 @@ class CpuBoard:
         sets = core_sets.divide(layout, self._cores)
         states = tuple(
             SliceState(
-                index=index, name=name, profile=f"{len(cores)}c", cores=cores,
+                index=index,
+                name=name,
+                profile=f"{len(cores)}c",
+                cores=cores,
                 memory_mib=_memory_mib(),
             )
             for index, (name, cores) in enumerate(zip(layout.slices, sets, strict=True))

@@ -44,9 +44,7 @@ class PowerModelSource:
     scope: EnergyScope = "modelled"
     method = METHOD
 
-    def __init__(
-        self, model: PowerModelLike, cores: Sequence[int], path: Path = PROC_STAT
-    ) -> None:
+    def __init__(self, model: PowerModelLike, cores: Sequence[int], path: Path = PROC_STAT) -> None:
         self._model = model
         self._cores = tuple(cores)
         self._path = path
@@ -79,9 +77,7 @@ class PowerModelSource:
             self._last = (busy, total)
         power_w = self._model.idle_w + self._model.active_w_per_core * self._load * len(self._cores)
         after = time.monotonic()
-        return Sample(
-            (before + after) / 2, after - before, power_w=power_w, utilisation=self._load
-        )
+        return Sample((before + after) / 2, after - before, power_w=power_w, utilisation=self._load)
 
     def close(self) -> None:
         pass
