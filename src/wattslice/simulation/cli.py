@@ -138,9 +138,7 @@ def _signals_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
             child.send_signal(number)
 
     old = {number: signal.signal(number, forward) for number in _FORWARDED}
-    old[signal.SIGINT] = signal.signal(
-        signal.SIGINT, signal.SIG_IGN if os.isatty(0) else forward
-    )
+    old[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN if os.isatty(0) else forward)
     try:
         yield
     finally:
