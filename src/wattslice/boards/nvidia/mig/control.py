@@ -49,6 +49,7 @@ BUSY_WAIT_S = 12.0
 # How long a created instance may take to appear as a MIG device with a UUID.
 SETTLE_S = 10.0
 _POLL_S = 0.1
+_NO_PERMISSION = 4
 _IN_USE = 19
 _RESET_REQUIRED = 16
 _FULL = "full"
@@ -170,12 +171,15 @@ class MigController:
         restore has come to its end. An open record of an earlier process says what to go back to.
         """
         original = self.snapshot()
+        if any(i.start is None for i in original.instances):
+            raise NvmlNoPermissionError(_NO_PERMISSION, "listing the GPU instances")
         self._journal.begin(original.to_json())
         try:
             act()
         except BaseException as error:
             try:
-                self._drive(original)
+                if not self._reached(original, self.read()):
+                    self._drive(original)
             except (BoardError, NvmlError) as second:
                 raise BoardError(
                     f"{self._explain(error)}; and the board could not be put back into "

@@ -169,11 +169,8 @@ class Reading:
         )
 
     def all_visible(self) -> bool:
-        """Whether each GPU instance has compute instances, and each of those is a MIG device."""
-        return all(
-            gi.compute_instances and all(ci.uuid for ci in gi.compute_instances)
-            for gi in self.instances
-        )
+        """Whether each compute instance has come up as a MIG device."""
+        return all(ci.uuid for gi in self.instances for ci in gi.compute_instances)
 
     def placed(self) -> tuple[Placed, ...]:
         return tuple(p for gi in self.instances if (p := gi.placed) is not None)
