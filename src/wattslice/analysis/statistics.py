@@ -51,7 +51,7 @@ def weakness(n: int) -> str | None:
     if n < 2 or n >= ENOUGH_REPEATS:
         return None
     return (
-        f"n={n}: the interval is the range of the repeats and holds the true median with "
+        f"n={n}: the interval is the range and holds the true median with "
         f"{100 * range_coverage(n):g} % at most"
     )
 

@@ -24,26 +24,43 @@ class Finding:
     labels: tuple[str, ...] = ()
 
 
-def findings(data: FigureData) -> list[Finding]:
-    """All sentences of a campaign. Only what a number stands behind is said."""
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Findings that belong together."""
+
+    title: str
+    findings: tuple[Finding, ...]
+
+
+def findings(data: FigureData) -> list[Topic]:
+    """All sentences of a campaign, by topic. Only what a number stands behind is said."""
     confidence = data.ratios.confidence
-    found = [
-        *_outcomes(data),
-        *_extremes(data, "throughput_samples_s", "throughput", "samples/s", confidence),
-        *_precision(data, "precision_speedup", "throughput", confidence),
-        *_partition(data, "partition_throughput", "throughput", confidence),
-        *_workloads(data, confidence),
-        *_extremes(data, "samples_per_j", "work per joule", "samples/J", confidence),
-        *_precision(data, "precision_energy_gain", "samples per joule", confidence),
-        *_partition(data, "partition_energy_per_sample", "energy per sample", confidence),
-        *_weakness(data),
-    ]
-    if not data.simulated:
-        return found
+    topics = {
+        "Runs": [*_outcomes(data), *_weakness(data)],
+        "Throughput": _extremes(
+            data, "throughput_samples_s", "throughput", "samples/s", confidence
+        ),
+        "Precision": _precision(data, "precision_speedup", "throughput", confidence),
+        "Partition": _partition(data, "partition_throughput", "throughput", confidence),
+        "Workloads compared": _workloads(data, confidence),
+        "Energy": [
+            *_extremes(data, "samples_per_j", "work per joule", "samples/J", confidence),
+            *_precision(data, "precision_energy_gain", "samples per joule", confidence),
+            *_partition(data, "partition_energy_per_sample", "energy per sample", confidence),
+        ],
+    }
     return [
-        Finding(f.text, f.labels if SIMULATED in f.labels else (*f.labels, SIMULATED))
-        for f in found
+        Topic(title, tuple(_marked(finding, data.simulated) for finding in members))
+        for title, members in topics.items()
+        if members
     ]
+
+
+def _marked(finding: Finding, simulated: bool) -> Finding:
+    """A finding of a simulated campaign says so."""
+    if not simulated or SIMULATED in finding.labels:
+        return finding
+    return Finding(finding.text, (*finding.labels, SIMULATED))
 
 
 def _labels(ratios: Iterable[Ratio]) -> tuple[str, ...]:
@@ -142,13 +159,13 @@ def _precision(data: FigureData, kind: str, what: str, confidence: float) -> lis
     for (_, slot, top, bottom), members in sorted(groups.items())[:MOST_SENTENCES_OF_A_KIND]:
         members.sort(key=lambda r: (r.value or 0.0, r.name))
         least, most = members[0], members[-1]
-        text = f"On {slot}, {top} against {bottom} changes {what} "
+        text = f"On {slot}, {top} gives {_value(most, confidence)} the {what} of {bottom} for "
         if len(members) == 1:
-            text += f"by {_value(most, confidence)} for {most.workload}."
+            text += f"{most.workload}."
         else:
             text += (
-                f"most for {most.workload}, by {_value(most, confidence)}, and least for "
-                f"{least.workload}, by {_value(least, confidence)}; {_resolved(members)}."
+                f"{most.workload}, the most, and {_value(least, confidence)} for "
+                f"{least.workload}, the least; {_resolved(members)}."
             )
         mean = _mean(data, kind, slot, top, bottom)
         if mean is not None:
@@ -179,13 +196,14 @@ def _partition(data: FigureData, kind: str, what: str, confidence: float) -> lis
     for layout, members in sorted(groups.items())[:MOST_SENTENCES_OF_A_KIND]:
         members.sort(key=lambda r: (r.value or 0.0, r.name))
         low, high = members[0], members[-1]
-        text = f"Filling {layout} with one process a slice, against one process on the whole board,"
-        text += f" changes {what} by {_value(high, confidence)} for {high.workload} in "
-        text += f"{high.precision}"
+        text = (
+            f"Filling {layout} with a process on each slice gives {_value(high, confidence)} the "
+            f"{what} of one process on the whole board for {high.workload} in {high.precision}"
+        )
         if len(members) > 1:
             text += (
-                f" at the most and by {_value(low, confidence)} for {low.workload} in "
-                f"{low.precision} at the least; {_resolved(members)}"
+                f", the most, and {_value(low, confidence)} for {low.workload} in "
+                f"{low.precision}, the least; {_resolved(members)}"
             )
         found.append(Finding(text + ".", _labels(members)))
     return found

@@ -18,7 +18,7 @@ from wattslice.report import charts, theme
 from wattslice.report.background import Background, gather
 from wattslice.report.charts.base import MODELLED, SIMULATED, BuiltFigure, FigureData, load
 from wattslice.report.figures import javascript, svg
-from wattslice.report.findings import Finding, findings
+from wattslice.report.findings import Topic, findings
 from wattslice.report.tables import Table, report_tables, write_report_tables
 
 # Above this many rows the static picture of a figure shows medians only; the interactive one all.
@@ -89,7 +89,7 @@ def render(data: FigureData, background: Background, config: CampaignConfig) -> 
     )
     runs = data.tables["runs"]
     tables: dict[str, Table] = report_tables(data)
-    found: list[Finding] = findings(data)
+    found: list[Topic] = findings(data)
     return environment.get_template("report.html.j2").render(
         title=config.title,
         question=config.question,
@@ -113,7 +113,7 @@ def render(data: FigureData, background: Background, config: CampaignConfig) -> 
             )
             for figure in figures
         ],
-        findings=found,
+        topics=found,
         tables=tables,
         background=background,
         modelled=data.modelled,

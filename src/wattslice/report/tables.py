@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from wattslice.analysis.ratios import Ratio
+from wattslice.analysis.statistics import ENOUGH_REPEATS, weakness
 from wattslice.files import write_text
 from wattslice.records.run import MEASURED_OUTCOMES
 from wattslice.report.charts.base import MODELLED, SIMULATED, FigureData, ordered_slots, slot_of
@@ -108,6 +109,12 @@ def _summary(data: FigureData) -> Table:
 
 
 def _energy(data: FigureData) -> Table:
+    reasons = [
+        "" if number(row["samples_per_j"]) != MISSING else _text(row["samples_per_j_reason"])
+        for _, row in _ordered(data)
+    ]
+    # The column of reasons is there only when it says something.
+    with_reasons = any(reasons)
     rows = [
         (
             *_identity(slot, row),
@@ -116,9 +123,9 @@ def _energy(data: FigureData) -> Table:
             number(row["mean_power_w"]),
             _text(row["energy_scope"]),
             _text(row["energy_method"]),
-            "" if number(row["samples_per_j"]) != MISSING else _text(row["samples_per_j_reason"]),
+            *((reason,) if with_reasons else ()),
         )
-        for slot, row in _ordered(data)
+        for (slot, row), reason in zip(_ordered(data), reasons, strict=True)
     ]
     return Table(
         "energy",
@@ -132,7 +139,7 @@ def _energy(data: FigureData) -> Table:
             Column("mean power (W)", True),
             Column("scope"),
             Column("method"),
-            Column("why none"),
+            *((Column("why none"),) if with_reasons else ()),
         ),
         tuple(rows),
         _common((MODELLED,) if data.modelled else (), data.simulated),
@@ -157,8 +164,18 @@ def _ratio_row(ratio: Ratio) -> tuple[str, ...]:
         interval(ratio.ci_low, ratio.ci_high),
         str(ratio.n_pairs),
         label,
-        _text(ratio.reason or ratio.note or ""),
+        _note(ratio),
     )
+
+
+def _note(ratio: Ratio) -> str:
+    """Why there is no value or interval, or what the value is over; the caption says the rest."""
+    if ratio.reason:
+        return ratio.reason
+    notes = (ratio.note or "").split("; ")
+    weak = weakness(ratio.n_pairs)
+    shown = [note for note in notes if note and note != weak]
+    return "; ".join([*shown, *(["interval is the range"] if weak else [])])
 
 
 def _ratios(data: FigureData) -> Table:
@@ -166,7 +183,9 @@ def _ratios(data: FigureData) -> Table:
     return Table(
         "ratios",
         "Ratios paired by repeat: medians over pairs with bootstrap intervals "
-        f"({100 * data.ratios.confidence:g} %); dimensionless.",
+        f"({100 * data.ratios.confidence:g} %); dimensionless. With fewer than {ENOUGH_REPEATS} "
+        "pairs the interval is their range, which holds the true median in 50 % (2 pairs), 75 % "
+        "(3) or 87.5 % (4) of cases at most.",
         (
             Column("kind"),
             Column("workload"),

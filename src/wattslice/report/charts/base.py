@@ -382,7 +382,7 @@ def finish(figure: Figure, data: FigureData, drawing: Drawing | Empty) -> BuiltF
         return BuiltFigure(figure, spec, {}, f"{title}: {reason}", labels, reason)
     subtitle = [figure.question]
     if figure.energy:
-        subtitle.append("energy scope: " + (", ".join(data.scopes()) or "none"))
+        subtitle.append("Energy scope: " + (", ".join(data.scopes()) or "none"))
     subtitle += drawing.notes
     spec = _dict(drawing.chart, [title], subtitle)
     spec["data"] = {"name": drawing.dataset}

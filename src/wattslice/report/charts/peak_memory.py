@@ -26,5 +26,5 @@ def draw(data: FigureData) -> Drawing | Empty:
     if isinstance(drawing, Empty):
         return drawing
     sources = sorted({s for row in drawing.rows for s in str(row.get("source", "")).split(",")})
-    notes = tuple(f"source {s}: {SOURCES[s]}" for s in sources if s in SOURCES)
+    notes = tuple(f"Source {s}: {SOURCES[s]}" for s in sources if s in SOURCES)
     return replace(drawing, notes=notes + drawing.notes)

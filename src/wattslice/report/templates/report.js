@@ -4,8 +4,8 @@
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
   const data = read("figure-data"), specs = read("figure-specs"), themes = read("figure-themes");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const LABELS = 150; // px that the axis labels at the left take
-  const GAP = 26, NARROWEST = 190, WIDEST = 360;
+  const LABELS = 118; // px that the axis labels at the left take
+  const GAP = 26, NARROWEST = 190, WIDEST = 360, WIDEST_ALONE = 520;
 
   function fit(spec, width) {
     const inner = spec.spec;
@@ -14,13 +14,13 @@
       const most = spec.columns || 1;
       const columns = Math.max(1, Math.min(most, Math.floor((room + GAP) / (NARROWEST + GAP))));
       spec.columns = columns;
-      inner.width = Math.max(160, Math.min(WIDEST, Math.floor(room / columns) - GAP));
-      for (const limited of [spec.facet]) {
-        if (limited.header) limited.header.labelLimit = inner.width + GAP;
-      }
+      inner.width = Math.max(160, Math.min(columns === 1 ? WIDEST_ALONE : WIDEST, Math.floor(room / columns) - GAP));
+      if (spec.facet.header) spec.facet.header.labelLimit = columns === 1 ? width - 60 : inner.width + GAP;
     } else {
-      spec.width = Math.max(160, Math.min(760, width - LABELS - 60));
+      spec.width = Math.max(160, Math.min(760, width - LABELS - 70));
     }
+    // A narrow page has the labels of the title on a line of their own.
+    if (width < 480) spec.title.text = spec.title.text.flatMap((t) => t.split(/ (?=\()/));
     return spec;
   }
 
