@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+# Once an allocation has failed, torch's allocator asks NVML for what its message should say; on a
+# MIG instance NVML refuses, and an assert hides the out-of-memory error (pytorch/pytorch 112377).
+_NVML_ASSERT = r"nvml_success == .* internal assert failed at .*cudacachingallocator"
 _MEMORY = re.compile(
     "|".join(
         (
@@ -14,14 +17,13 @@ _MEMORY = re.compile(
             r"(cuda|hip|xpu|mps)\S* out of memory",
             r"(cuda|hip)( driver)? error: out of memory",
             r"cudaerrormemoryallocation|cuda_error_out_of_memory",
-            # On a MIG instance the allocator asks NVML for its out-of-memory message and trips over
-            # the answer: the assert hides a plain out-of-memory error.
-            r"nvml_success == .* internal assert failed at .*cudacachingallocator",
+            _NVML_ASSERT,
             # work space of the libraries
             r"cu(blas|solver|sparse|dnn)_status_alloc_failed|cufft_alloc_failed",
             r"cusparse_status_insufficient_resources",
             # the host
             r"defaultcpuallocator: (can't allocate memory|not enough memory)",
+            r"posix_memalign\(.*\) == 0\. 12 vs 0",
             r"std::bad_alloc|cannot allocate memory",
         )
     )
@@ -88,7 +90,8 @@ def _text(error: BaseException) -> str:
 def _reason(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     name = type(error).__name__
-    return f"{name}: {lines[0][:500]}" if lines else name
+    hint = " (hides an out-of-memory error)" if re.search(_NVML_ASSERT, _text(error)) else ""
+    return f"{name}: {lines[0][:500]}{hint}" if lines else name
 
 
 def _kebab(name: str) -> str:

@@ -52,18 +52,21 @@ def build(definition: Mapping[str, Any], shape: DataShape, read_weights: bool = 
         arguments["img_size"] = shape.image_size
     arguments.update(definition["model_args"])
     weights = definition.get("weights")
+    origin = "random"
     if weights and read_weights:
         arguments["pretrained"] = True
         arguments["pretrained_cfg_overlay"] = _local_weights(Path(weights), default)
     model = _create(name, arguments)
+    if weights and read_weights:
+        origin = _check_loaded(model, arguments["pretrained_cfg_overlay"]["state_dict"], weights)
     return BuiltModel(
         model=model,
         loss=_loss_function(int(arguments["in_chans"])),
-        weights=f"file {weights}" if weights else "random",
+        weights=origin,
         description={
             "library": f"timm {timm.__version__}",
             "model_class": type(model).__name__,
-            "arguments": {k: v for k, v in arguments.items() if k != "pretrained_cfg_overlay"},
+            "arguments": {k: v for k, v in arguments.items() if not k.startswith("pretrained")},
         },
     )
 
@@ -119,3 +122,29 @@ def _local_weights(path: Path, default: Any) -> dict[str, Any]:
     if heads:
         overlay["num_classes"] = int(heads[0].shape[0])
     return overlay
+
+
+def _check_loaded(model: Any, state: Mapping[str, torch.Tensor], weights: str) -> str:
+    """Say how much of the model came from the file, and let go of the file's tensors.
+
+    timm loads what fits and keeps the rest random; a parameter counts as loaded if a tensor of the
+    file has its size and its first values.
+
+    Raises:
+        WeightsError: next to nothing came from the file.
+    """
+
+    def mark(tensor: torch.Tensor) -> tuple[int, tuple[float, ...]]:
+        return tensor.numel(), tuple(tensor.flatten()[:8].float().tolist())
+
+    known = {mark(tensor) for tensor in state.values()}
+    parameters = list(model.parameters())
+    total = sum(p.numel() for p in parameters)
+    loaded = sum(p.numel() for p in parameters if mark(p.detach()) in known)
+    if loaded < 0.1 * total:
+        raise WeightsError(
+            f"weights: {weights!r} does not fit: only {loaded:,} of {total:,} parameters are in it"
+        )
+    if isinstance(model.pretrained_cfg, dict):
+        model.pretrained_cfg.pop("state_dict", None)
+    return f"file {weights}, {loaded:,} of {total:,} parameters"

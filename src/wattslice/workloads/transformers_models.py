@@ -96,9 +96,10 @@ def build(definition: Mapping[str, Any], shape: DataShape, read_weights: bool = 
                 ignore_mismatched_sizes="num_labels" in fields,
             )
 
+        strict = importlib.import_module("huggingface_hub.errors").StrictDataclassError
         try:
             model = _with_attention(attention, make)
-        except (ValueError, TypeError, KeyError, ImportError, OSError, RuntimeError) as error:
+        except (ValueError, TypeError, KeyError, ImportError, OSError, strict) as error:
             if folder is not None:
                 raise WeightsError(f"weights: {str(folder)!r} cannot be loaded: {error}") from error
             raise WorkloadError(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from wattslice.workloads.data.base import Dataset, DataShape
 from wattslice.workloads.errors import DataError, near
+
+if TYPE_CHECKING:
+    from wattslice.workloads.data.base import Dataset, DataShape
 
 _MODULES = {
     "digits": "digits",
@@ -15,8 +17,6 @@ _MODULES = {
     "synthetic-images": "synthetic",
     "synthetic-tokens": "synthetic",
 }
-
-__all__ = ["DataShape", "Dataset", "load", "shape_of"]
 
 
 def load(config: Mapping[str, Any], name: str, seed: int) -> Dataset:
@@ -28,12 +28,12 @@ def load(config: Mapping[str, Any], name: str, seed: int) -> Dataset:
     Raises:
         DataError: unknown kind, a missing source, or a shape that the source cannot fill.
     """
-    return cast(Dataset, _module(config).load(config, name, seed))
+    return cast("Dataset", _module(config).load(config, name, seed))
 
 
 def shape_of(config: Mapping[str, Any]) -> DataShape:
     """Return what a model has to know of a data set, without reading any data."""
-    return cast(DataShape, _module(config).shape_of(config))
+    return cast("DataShape", _module(config).shape_of(config))
 
 
 def _module(config: Mapping[str, Any]) -> Any:
