@@ -42,9 +42,10 @@ _BURST_CALL_SHARE = 4.0
 _BURST_TICK_S = 0.16
 # Ticks to catch in the first burst: two give the update period, the third confirms it.
 _FIRST_TICKS = 3
-# One more burst this long after the start. Two ticks of one burst give the period to 5 %; a tick
-# 15 periods later gives it to 0.3 %, which tells whether the steps beat with the sensor.
-_RECHECK_S = 1.5
+# One more burst this long after the start. Three ticks in a row give the period to 2.5 %; a tick
+# 12 periods later gives it to 0.4 %, which tells whether the steps beat with the sensor. Much
+# later, the number of periods in between would not be certain.
+_RECHECK_S = 1.2
 # How long a source may yield nothing before start() says so.
 _GRACE_S = 1.0
 _JOIN_S = 5.0

@@ -168,13 +168,12 @@ def measured_period(t_s: FloatArray, values: FloatArray) -> Period | None:
     origin = int(np.argmin(half_widths))
     for index in np.argsort(np.abs(moments - moments[origin]), kind="stable"):
         span = abs(float(moments[index] - moments[origin]))
+        widths = float(half_widths[index] + half_widths[origin])
         count = round(span / period.value_s)
-        if count < 1 or count * period.error_s > 0.25 * period.value_s:
+        if count < 1 or count * period.error_s + widths > 0.5 * period.value_s:
             continue
-        value = span / count
-        error = float(half_widths[index] + half_widths[origin]) / count
-        if error < period.error_s and abs(value - period.value_s) <= period.error_s + error:
-            period = Period(value, error, "measured")
+        if widths / count < period.error_s:
+            period = Period(span / count, widths / count, "measured")
     return period
 
 

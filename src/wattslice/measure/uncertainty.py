@@ -22,6 +22,8 @@ from wattslice.measure.trace import GAP_PERIODS, Trace
 
 FloatArray = npt.NDArray[np.float64]
 
+# A measured update period that is farther than this from the published one is not believed.
+PERIOD_SPREAD = 0.1
 # Up to this many places of a step that are seen again and again, anything may lie between them.
 FEW_PLACES = 3
 
@@ -49,7 +51,10 @@ def power_period(trace: Trace, model: SensorModel) -> Period:
         for values in (trace.power, trace.counter):
             period = measured_period(trace.t, values)
             nominal = model.update_period_s
-            if period is not None and (nominal is None or 0.5 < period.value_s / nominal < 2.0):
+            # A reading that does not change at each update would give a multiple of the period.
+            if period is not None and (
+                nominal is None or abs(period.value_s / nominal - 1.0) < PERIOD_SPREAD
+            ):
                 return period
     nominal = model.update_period_s or DEFAULT_COUNTER_PERIOD_S
     return Period(nominal, nominal * NOMINAL_PERIOD_ERROR, "nominal")
@@ -93,10 +98,8 @@ def uncertainty(case: Judged, step_s: Iterable[float]) -> tuple[dict[str, float]
         if alias.locked:
             flags.append("aliasing")
             parts["aliasing"] = _aliased(case, alias, period, values)
-        elif alias.cycles > 0:
-            # At most half a beat is left over, and its power differs by half the range.
-            spread_w = float(values.max() - values.min())
-            parts["beat"] = case.window_s * spread_w / (4.0 * max(alias.cycles, 1.0))
+        else:
+            parts["beat"] = _beat(case, alias, values)
     return {name: part for name, part in parts.items() if part > 0}, flags
 
 
@@ -138,6 +141,16 @@ def _gaps(case: Judged, period: Period, values: FloatArray) -> float:
     gaps = np.diff(t)
     holes = gaps[gaps > GAP_PERIODS * max(period.value_s, float(np.median(gaps)))]
     return float(values.max() - values.min()) / 2 * float(holes.sum())
+
+
+def _beat(case: Judged, alias: Aliasing, values: FloatArray) -> float:
+    """What is left over of the last beat between step and sensor.
+
+    Of each step as many places are seen as periods fit into it, so what may be wrong is the power
+    between two of them. At most half a beat is left over, in all beats of the window.
+    """
+    spread_w = float(values.max() - values.min())
+    return case.window_s * spread_w / (2.0 * alias.places * max(1.0, 2.0 * alias.cycles))
 
 
 def _aliased(case: Judged, alias: Aliasing, period: Period, values: FloatArray) -> float:
