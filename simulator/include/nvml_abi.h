@@ -107,7 +107,7 @@ typedef struct {
 } nvmlFieldValue_t;
 
 typedef struct { unsigned int version, sensorType; int temperature; } nvmlTemperature_v1_t;
-typedef struct { unsigned int version, isC2cEnabled; } nvmlC2cModeInfo_v1_t;
+typedef struct { unsigned int isC2cEnabled; } nvmlC2cModeInfo_v1_t; /* without a version word */
 
 typedef struct { unsigned int start, size; } nvmlGpuInstancePlacement_t;
 typedef struct {

@@ -180,9 +180,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetC2cModeInfoV(nvmlDevice_t device,
                                                    nvmlC2cModeInfo_v1_t *info) {
     ENTER(device, WS_WANT_GPU);
     NOT_NULL(info);
-    /* nvidia-ml-py leaves the version word at zero here, and real libraries answer it. */
-    REQUIRE(info->version == 0 || info->version == NVML_VERSION_WORD(nvmlC2cModeInfo_v1_t, 1),
-            NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     REQUIRE(c.model->arch >= NVML_DEVICE_ARCH_HOPPER, NVML_ERROR_NOT_SUPPORTED);
     info->isC2cEnabled = c.model->module_scope;
     LEAVE(NVML_SUCCESS);

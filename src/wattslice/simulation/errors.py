@@ -74,7 +74,8 @@ def parse_code(value: object) -> int:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """``"; did you mean …?"`` when something known is near, else the list of what is known."""
     names = sorted(known)
-    near = get_close_matches(word, names, n=2)
+    near = [name for name in names if word and name.startswith(word)][:3]
+    near = near or get_close_matches(word, names, n=2)
     if near:
         return "; did you mean " + " or ".join(near) + "?"
     return "; known: " + ", ".join(names)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -22,8 +21,9 @@ from wattslice.simulation.session import Simulation
 
 ROOT = Path(__file__).resolve().parents[3]
 _PRELUDE = """\
-import json, os, signal, sys, time
+import json, os, signal, sys, threading, time
 from ctypes import *
+from itertools import pairwise
 import pynvml as nv
 from unit.simulation.simulated import *
 """
@@ -155,7 +155,3 @@ def field(dev: Any, number: int, scope: int = 0) -> tuple[int, int, int]:
     value = nv.nvmlDeviceGetFieldValues(dev, [(number, scope)])[0]
     result = value.value.ullVal if value.valueType == 3 else value.value.uiVal
     return int(value.nvmlReturn), int(result), int(value.timestamp)
-
-
-__all__ = [name for name in dir() if not name.startswith("_") and name not in {"annotations"}]
-_ = os

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pynvml as nv
 import pytest
+
 from unit.simulation.simulated import (
     client,
     code,
@@ -247,7 +248,9 @@ def test_uuids_come_again_for_the_same_shape_and_differ_between_boards(simulate)
             wrong = [parent[:12], again[:12], f"MIG-{parent}/2/1", f"MIG-{parent}/9/0", "", "0"]
             refused = [code(nv.nvmlDeviceGetHandleByUUID, w) for w in wrong]
             malformed = code(nv.nvmlDeviceGetHandleByUUID, f"MIG-{parent}/x")
-            result.append([first, other, again, named == [again, again, parent], refused, malformed])
+            result.append(
+                [first, other, again, named == [again, again, parent], refused, malformed]
+            )
         return result
 
     one, two = client(simulate("a100-sxm4-80gb", "a100-sxm4-80gb", mig=True), uuids)
@@ -412,9 +415,7 @@ def test_reboot_keeps_the_mode_on_ampere_only_and_no_instances(simulate) -> None
             make(device(index), "1g.10gb", 0)
 
     def look():
-        return [
-            [nv.nvmlDeviceGetMigMode(device(i)), len(mig_devices(device(i)))] for i in (0, 1)
-        ]
+        return [[nv.nvmlDeviceGetMigMode(device(i)), len(mig_devices(device(i)))] for i in (0, 1)]
 
     sim = simulate("a100-sxm4-80gb", "h100-sxm5-80gb", mig=True)
     client(sim, build)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from itertools import pairwise
 
 import pynvml as nv
 import pytest
-from unit.simulation.simulated import client, code, device, field, make, mig_devices
 
+from unit.simulation.simulated import client, code, device, field, make, mig_devices
 from wattslice.simulation.errors import SimulationError
 
 
@@ -116,7 +117,7 @@ def test_power_follows_activity_of_slices(simulate) -> None:
     assert powers[:8] == pytest.approx([min(model(k), 400) for k in range(8)])
     assert powers[8] == idle
     assert energy_j == pytest.approx(powers[7] * seconds, rel=1e-9)
-    steps = [b - a for a, b in zip(powers[:7], powers[1:8], strict=True)]
+    steps = [b - a for a, b in pairwise(powers[:8])]
     assert steps == sorted(steps, reverse=True)  # the first busy slice costs most
     assert steps[0] > 1.3 * steps[6]
 
@@ -268,7 +269,7 @@ def test_counter_counts_true_energy_in_steps(simulate) -> None:
             values.append(nv.nvmlDeviceGetTotalEnergyConsumption(dev))
             time.sleep(0.004)
         t1, last = time.monotonic(), nv.nvmlDeviceGetTotalEnergyConsumption(dev)
-        steps = {b - a for a, b in zip(values, values[1:], strict=False) if b != a}
+        steps = {b - a for a, b in pairwise(values) if b != a}
         truth = control.true_energy_j(0, t0, t1)
         agree = field(dev, 83)[1] - field(dev, 191)[1]
         return [(last - first) / 1e3, truth, sorted(steps), agree]
@@ -295,9 +296,7 @@ def test_sensor_errors_are_gain_and_offset(simulate) -> None:
         return [nv.nvmlDeviceGetPowerUsage(dev), e1 - e0]
 
     scenario = {
-        "options": [
-            {"sensor_gain": 0.9, "sensor_offset_w": 5, "idle_w": 200, "counter_gain": 0.5}
-        ]
+        "options": [{"sensor_gain": 0.9, "sensor_offset_w": 5, "idle_w": 200, "counter_gain": 0.5}]
     }
     power_mw, counted_mj = client(simulate("a100-sxm4-80gb", scenario=scenario), read)
     assert power_mw == 185000
@@ -328,7 +327,7 @@ def test_power_samples_are_a_ring_of_past_readings(simulate) -> None:
         return [
             kind,
             len(stamps),
-            {b - a for a, b in zip(stamps, stamps[1:], strict=False)} == {100000},
+            {b - a for a, b in pairwise(stamps)} == {100000},
             all_of_them[-1].sampleValue.uiVal,
             len(newer) in (10, 11, 12),
             code(nv.nvmlDeviceGetSamples, dev, nv.NVML_GPU_UTILIZATION_SAMPLES, 0),

@@ -15,6 +15,7 @@ from ctypes import (
 )
 
 import pynvml as nv
+
 from unit.simulation.simulated import (
     client,
     code,
@@ -210,7 +211,7 @@ def test_profiles_of_all_versions_agree(simulate) -> None:
         by_id = nv.nvmlDeviceGetGpuInstanceProfileInfoById(dev, v1.id)
 
         class V3(Structure):
-            _fields_ = [(f"n{i}", c_uint) for i in range(10)]  # noqa: RUF012
+            _fields_ = [(f"n{i}", c_uint) for i in range(10)]
             _fields_ += [("mib", c_ulonglong), ("name", c_char * 96), ("capabilities", c_uint)]
 
         v3 = V3()
