@@ -21,6 +21,7 @@ from wattslice.boards.nvidia.mig.control import (
 )
 from wattslice.boards.nvidia.mig.geometry import Geometry
 from wattslice.boards.nvidia.mig.journal import Journal
+from wattslice.boards.nvidia.mig.parted import PartedFile
 from wattslice.boards.nvidia.mig.profiles import ProfileName
 from wattslice.boards.nvidia.mig.state import CiState, GiState
 from wattslice.boards.nvidia.mig.target import BoardState, Reading, difference, wanted_state
@@ -138,6 +139,15 @@ class NvidiaBoard:
                 destroys=tuple(map(str, todo.destroy)),
                 note=note,
             )
+
+    def parted_layout(self, file: PartedFile, label: str) -> Layout | None:
+        """What a mig-parted configuration wants of this board; None: it leaves it alone."""
+        with _as_board_error(self._identity.uuid):
+            nvml.ensure_open()
+            for index, device in nvml.devices():
+                if nvml.uuid(device) == self._identity.uuid:
+                    return file.layout(label, index, nvml.pci(device).device_id)
+        raise BoardNotFoundError(f"board {self._identity.uuid} is no longer listed")
 
     def slices(self) -> tuple[SliceState, ...]:
         with _as_board_error(self._identity.uuid):

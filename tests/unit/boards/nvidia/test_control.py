@@ -2,13 +2,11 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
+from pathlib import Path
 
 import pytest
-from nvidia_sim import A100, H100, on_simulator, start
+from nvidia_sim import A100, H100, finish, on_simulator, start
 
 from wattslice.boards.errors import (
     BoardBusyError,
@@ -144,18 +142,14 @@ def test_t08_go_nvml_60_sparse_indices_hide_no_instance(sim):
 
 
 @pytest.mark.parametrize("mode", [1, 2])
-def test_dcgm_138_ids_of_instances_do_not_follow_their_places(mode, tmp_path):
-    env = start(tmp_path)
-    code = (
-        "import nvidia_sim, test_control as t, os, pathlib\n"
-        "sim = nvidia_sim.Sim(pathlib.Path(os.environ['WATTSIM_STATE'])); sim.open()\n"
-        f"sim.option('gi_id_mode', {mode})\n"
-        "c = t.control(sim)\n"
-        "for text in ('3g+2g+1g+1g', '4g+3g', '2g+2g+3g'):\n"
-        "    c.ensure(t.layout(text)); c.ensure(t.layout(text))\n"
-        "    assert len(c.read().instances) == len(t.layout(text).slices)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+@on_simulator()
+def test_dcgm_138_ids_of_instances_do_not_follow_their_places(sim, mode):
+    sim.option("gi_id_mode", mode)
+    c = control(sim)
+    for text in ("3g+2g+1g+1g", "4g+3g", "2g+2g+3g"):
+        c.ensure(layout(text))
+        c.ensure(layout(text))
+        assert len(c.read().instances) == len(layout(text).slices)
 
 
 @on_simulator()
@@ -235,19 +229,16 @@ def test_policy_off_wants_mig_off(sim):
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_no_permission_says_what_to_ask_an_administrator_for(level, tmp_path):
-    env = start(tmp_path)
-    code = (
-        "import nvidia_sim, test_control as t, os, pathlib, pytest\n"
-        "sim = nvidia_sim.Sim(pathlib.Path(os.environ['WATTSIM_STATE'])); sim.open()\n"
-        "c = t.control(sim); c.ensure(t.layout('3g+3g')); before = t.shape(c)\n"
-        f"sim.option('permission', {level})\n"
-        "with pytest.raises(t.BoardPermissionError, match='Ask an administrator'):\n"
-        "    c.ensure(t.layout('4g+3g'))\n"
-        "sim.option('permission', 2)\n"
-        "assert t.shape(c) == before\n"
-    )
-    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+@on_simulator()
+def test_no_permission_says_what_to_ask_an_administrator_for(sim, level):
+    c = control(sim)
+    c.ensure(layout("3g+3g"))
+    before = shape(c)
+    sim.option("permission", level)
+    with pytest.raises(BoardPermissionError, match="Ask an administrator"):
+        c.ensure(layout("4g+3g"))
+    sim.option("permission", 2)
+    assert shape(c) == before
 
 
 # --- in use ------------------------------------------------------------------------------------
@@ -412,46 +403,43 @@ def test_a_lost_board_is_an_error_with_what_to_do(sim):
         c.ensure(layout("7x1g"))
 
 
-def _kill_when(env, tmp_path, function, target):
-    """Start a change, kill -9 it inside the call `function`, and return nothing it could undo."""
-    code = (
-        "import nvidia_sim, test_control as t, os, pathlib\n"
-        "sim = nvidia_sim.Sim(pathlib.Path(os.environ['WATTSIM_STATE'])); sim.open()\n"
-        "c = t.control(sim); c.ensure(t.layout('3g+2g'))\n"
-        f"sim.fault({function!r}, 0, 2, 2, delay_ms=60000)\n"
-        "pathlib.Path(os.environ['MARK']).write_text('go')\n"
-        f"c.ensure(t.layout({target!r}))\n"
-    )
-    mark = tmp_path / "mark"
-    process = subprocess.Popen([sys.executable, "-c", code], env={**env, "MARK": str(mark)})
-    try:
-        deadline = time.monotonic() + 20
-        while not mark.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(0.5)
-        assert process.poll() is None, "it ended before it could be killed"
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+SETTLED = [("2g.20gb@0", (2,)), ("3g.40gb@4", (3,))]
+
+
+def change_slowly(sim, function, mark):
+    """A change of layout that hangs in the second call of a function."""
+    c = control(sim)
+    c.ensure(layout("3g+2g"))
+    sim.fault(function, 0, 2, 2, delay_ms=60000)
+    Path(mark).touch()
+    c.ensure(layout("4g+2x1g"))
+
+
+def find_and_repair(sim):
+    """What the next process does on the board that the killed one left."""
+    sim.clear_faults()
+    c = control(sim)
+    assert shape(c)[1] != SETTLED
+    c.restore(c.snapshot())
+    assert shape(c)[1] == SETTLED
+    c.ensure(layout("4g+2x1g"))
 
 
 @pytest.mark.parametrize(
     "function", ["nvmlGpuInstanceCreateComputeInstance", "nvmlGpuInstanceDestroy"]
 )
 def test_kill_9_between_two_steps_leaves_what_restore_puts_right(function, tmp_path):
-    env = start(tmp_path)
-    _kill_when(env, tmp_path, function, "4g+2x1g")
-    code = (
-        "import nvidia_sim, test_control as t, os, pathlib\n"
-        "sim = nvidia_sim.Sim(pathlib.Path(os.environ['WATTSIM_STATE'])); sim.open()\n"
-        "sim.clear_faults()\n"
-        "c = t.control(sim)\n"
-        "assert t.shape(c)[1] != [('2g.20gb@0', (2,)), ('3g.40gb@4', (3,))]\n"
-        "c.restore(c.snapshot())\n"
-        "assert t.shape(c)[1] == [('2g.20gb@0', (2,)), ('3g.40gb@4', (3,))], t.shape(c)\n"
-        "c.ensure(t.layout('4g+2x1g'))\n"
-    )
-    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    mark = tmp_path / "mark"
+    process = start(change_slowly, tmp_path, arguments={"function": function, "mark": str(mark)})
+    deadline = time.monotonic() + 20
+    while not mark.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.4)
+    running = process.poll() is None
+    process.kill()
+    output, _ = process.communicate()
+    assert running, output
+    finish(start(find_and_repair, tmp_path))
 
 
 # --- random ------------------------------------------------------------------------------------
@@ -510,6 +498,3 @@ def test_random_sequences_with_random_faults_end_in_the_wanted_or_the_original_s
             assert on
             assert sorted(i[0].split("@")[0] for i in instances) == sorted(wanted.slices)
     assert min(outcomes.values()) > 20, outcomes
-
-
-assert BoardPermissionError  # used by the child processes' code

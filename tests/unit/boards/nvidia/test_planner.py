@@ -254,7 +254,7 @@ def _wishes(draw):
     return geometry, chosen
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(_wishes())
 def test_plans_are_valid_and_refusals_are_right_on_every_board(wish):
     geometry, profiles = wish

@@ -39,6 +39,10 @@ class GiProfile:
     sm_count: int | None = None
     confidence: str = "driver"
 
+    def __hash__(self) -> int:
+        # Enumerations hash profiles a lot, and the id tells those of one board apart.
+        return hash(self.profile_id)
+
     @property
     def attribute(self) -> Attribute:
         return self.name.attribute

@@ -102,6 +102,19 @@ def _count_violation(geometry: Geometry, profiles: Sequence[GiProfile]) -> str |
 # --- enumeration -------------------------------------------------------------------------------
 
 
+def _may_join(geometry: Geometry, chosen: Sequence[Placed], profile: GiProfile) -> bool:
+    """Whether one more of a profile breaks no rule of counts; the same rules, step by step."""
+    same = sum(p.profile.profile_id == profile.profile_id for p in chosen)
+    if same >= profile.max_count:
+        return False
+    compute = sum(p.profile.compute_slices for p in chosen) + profile.compute_slices
+    if compute > geometry.compute_slices:
+        return False
+    attributes = Counter(p.profile.attribute for p in chosen)
+    attributes[profile.attribute] += 1
+    return _media_conflict(attributes) is None
+
+
 def placed_sets(
     geometry: Geometry, profiles: Iterable[GiProfile] | None = None
 ) -> Iterator[tuple[Placed, ...]]:
@@ -110,13 +123,11 @@ def placed_sets(
 
     def walk(start: int, chosen: tuple[Placed, ...]) -> Iterator[tuple[Placed, ...]]:
         yield chosen
+        joining = [p for p in allowed if _may_join(geometry, chosen, p)]
         for at in range(start, geometry.axis):
-            for profile in allowed:
-                if at not in profile.starts:
-                    continue
-                extended = (*chosen, Placed(at, profile))
-                if _count_violation(geometry, [p.profile for p in extended]) is None:
-                    yield from walk(at + profile.memory_slices, extended)
+            for profile in joining:
+                if at in profile.starts:
+                    yield from walk(at + profile.memory_slices, (*chosen, Placed(at, profile)))
 
     yield from walk(0, ())
 
@@ -129,8 +140,9 @@ def additions(
     return tuple(
         new
         for profile in allowed
+        if _may_join(geometry, placed, profile)
         for new in (Placed(start, profile) for start in profile.starts)
-        if violation(geometry, (*placed, new)) is None
+        if not any(new.overlaps(p) for p in placed)
     )
 
 
