@@ -1,8 +1,9 @@
 """Digest of the code that a rule's result depends on.
 
 The digest covers the file that is run and every module of the package that it imports, directly
-or not, also inside functions. So editing a chart does not touch the digest of a training run, and
-editing the meter does, without a list that somebody has to keep. Modification times play no part.
+or not, also inside functions or by a name in a string. So editing a chart does not touch the
+digest of a training run, and editing the meter does, without a list that somebody has to keep.
+Modification times play no part.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def _imports(path: Path, module: str) -> tuple[str, ...]:
                 base = ".".join([*parts[:keep], *([base] if base else [])])
             found.append(base)
             found += [f"{base}.{alias.name}" for alias in node.names]
-    return tuple(name for name in found if name.split(".")[0] == PACKAGE)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)  # a module that is imported by name, e.g. from a registry
+    return tuple(name for name in found if name.split(".")[0] == PACKAGE and " " not in name)
 
 
 def _with_parents(name: str) -> Iterator[str]:

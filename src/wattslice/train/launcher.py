@@ -10,13 +10,12 @@ the command fail, so that Snakemake repeats the run.
 from __future__ import annotations
 
 import argparse
-import importlib
 import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -322,17 +321,18 @@ def _divergence(worker: WorkerRecord) -> str | None:
     return None
 
 
-def _line(record: RunRecord, out: Path) -> str:
-    """What a person wants to see of a run: outcome, throughput, energy.
+def _campaign_folder(out: Path, run_id: str) -> Path:
+    """results/<campaign> of results/<campaign>/runs/<run id>; elsewhere the folder itself."""
+    inside = out.as_posix().endswith(f"/runs/{run_id}")
+    return out.parents[len(Path(run_id).parts)] if inside else out
 
-    The analysis makes it. It is imported by name because it is no part of the measurement: a
-    change of it must not change the digest of the measuring code.
+
+def main(argv: Sequence[str], describe: Callable[[RunRecord, Path], str]) -> int:
+    """Make one run; `describe` says in a line what came out, for the person who watches.
+
+    It is handed in because it is no part of the measurement: the digest of the measuring code
+    covers what this module imports.
     """
-    summary: str = importlib.import_module("wattslice.analysis.line").line(record, out)
-    return summary
-
-
-def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m wattslice.train", description="Make one run.")
     parser.add_argument("--spec", required=True, help="canonical JSON of the run's spec")
     parser.add_argument("--code", required=True, help="digest of the measuring code")
@@ -359,6 +359,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (_Terminated, KeyboardInterrupt):
         print(f"{arguments.run}: stopped; it will be made again", file=sys.stderr)
         return 128 + signal.SIGTERM
-    bar = progress.finished(out.parents[len(Path(arguments.run).parts)], arguments.run)
-    print(f"{bar}  {_line(record, out)}".strip(), flush=True)
+    bar = progress.finished(_campaign_folder(out, arguments.run), arguments.run)
+    print(f"{bar}  {describe(record, out)}".strip(), flush=True)
     return 0
