@@ -150,6 +150,8 @@ unsigned int wattsim_set_option(int board, const char *name, double value) {
     for (unsigned int i = 0; i < s->board_count; i++) {
         if (board >= 0 && (unsigned int)board != i) continue;
         ws_change_begin(i);
+        /* A new entry, so that other constants of heating hold from now on only. */
+        if (option >= WS_AMBIENT_C && option <= WS_HEAT_TAU_S) ws_power_relimit(i, now);
         s->board[i].option[option] = value;
         ws_power_update(i, now);
         ws_change_end(i);

@@ -1,15 +1,13 @@
 #include "entry.h"
 
 #include <fnmatch.h>
-#include <pthread.h>
 #include <time.h>
 
 #include "instances.h"
 #include "power.h"
 #include "workers.h"
 
-static int init_count;
-static pthread_mutex_t init_mutex = PTHREAD_MUTEX_INITIALIZER;
+static int init_count; /* nvmlInit and nvmlShutdown are counted */
 
 #define XID_FALLEN_OFF_BUS 79
 #define EVENT_XID 0x8u
@@ -66,18 +64,17 @@ nvmlReturn_t ws_init(const char *function) {
     code = apply_fault(function, -1, 0, &now);
     ws_unlock();
     if (code != NVML_SUCCESS) return code;
-    pthread_mutex_lock(&init_mutex);
     __atomic_add_fetch(&init_count, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&init_mutex);
     return NVML_SUCCESS;
 }
 
 nvmlReturn_t ws_shutdown(void) {
-    pthread_mutex_lock(&init_mutex);
-    nvmlReturn_t code = init_count > 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
-    if (init_count > 0) __atomic_sub_fetch(&init_count, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&init_mutex);
-    return code;
+    int count = __atomic_load_n(&init_count, __ATOMIC_SEQ_CST);
+    while (count > 0)
+        if (__atomic_compare_exchange_n(&init_count, &count, count - 1, 0, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST))
+            return NVML_SUCCESS;
+    return NVML_ERROR_UNINITIALIZED;
 }
 
 nvmlReturn_t ws_enter_system(const char *function, struct ws_call *c) {

@@ -14,6 +14,13 @@ static struct ws_handle *block[MAX_BLOCKS];
 static unsigned int used;
 static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
 
+/* After fork() the mutex may belong to a thread that the child lacks. */
+static void reset_mutex_in_child(void) { pthread_mutex_init(&table_mutex, NULL); }
+
+__attribute__((constructor)) static void register_fork_handler(void) {
+    pthread_atfork(NULL, NULL, reset_mutex_in_child);
+}
+
 struct ws_handle *ws_handle_for(enum ws_handle_kind kind, unsigned int board, uint64_t gi_serial,
                                 uint64_t ci_serial) {
     struct ws_handle *h = NULL;

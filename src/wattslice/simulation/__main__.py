@@ -72,6 +72,15 @@ def _waveform(args: argparse.Namespace) -> None:
     )
 
 
+def _trace(args: argparse.Namespace) -> None:
+    try:
+        rows = [line.split(",") for line in args.file.read_text().splitlines() if line.strip()]
+        points = [(float(offset), float(power)) for offset, power in rows]
+    except (OSError, ValueError) as error:
+        raise SimulationError(f"{args.file} is no list of offset_s,power_w: {error}") from error
+    _control(args).set_trace(args.board, points)
+
+
 def _energy(args: argparse.Namespace) -> None:
     energy_j = _control(args).true_energy_j(args.board, args.t0_s, args.t1_s)
     print(json.dumps({"board": args.board, "true_energy_j": energy_j}))
@@ -150,6 +159,11 @@ def _add_scripting(actions: argparse._SubParsersAction[argparse.ArgumentParser])
     p.add_argument("--period-s", type=float, default=1.0)
     p.add_argument("--duty", type=float, default=0.5)
     p.set_defaults(func=_waveform)
+
+    p = actions.add_parser("trace", help="power steps from a file of offset_s,power_w lines")
+    p.add_argument("file", type=Path)
+    p.add_argument("--board", type=int, default=0)
+    p.set_defaults(func=_trace)
 
     p = actions.add_parser("energy", help="true energy between two monotonic times")
     p.add_argument("t0_s", type=float)

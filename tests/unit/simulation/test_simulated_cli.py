@@ -146,7 +146,10 @@ def test_models_are_listed() -> None:
         assert board_model(wanted).model == wanted
 
 
-def test_ctl_steers_the_simulation_it_runs_in() -> None:
+def test_ctl_steers_the_simulation_it_runs_in(tmp_path) -> None:
+    steps, broken = tmp_path / "steps.csv", tmp_path / "broken.csv"
+    steps.write_text("0,100\n0.5,300\n")
+    broken.write_text("0;100\n")
     ctl = f"{PYTHON} -m wattslice.simulation ctl"
     script = f"""
 set -e
@@ -158,6 +161,8 @@ set -e
 {ctl} remove 5
 {ctl} xid 31
 {ctl} clear
+{ctl} trace {steps}
+! {ctl} trace {broken}
 {ctl} waveform none
 {ctl} reset
 {ctl} energy $({PYTHON} -c 'import time; t = time.monotonic(); print(t - 20, t - 10)')

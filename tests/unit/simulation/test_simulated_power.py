@@ -402,3 +402,79 @@ def test_gpm_gives_the_activity_of_one_instance(simulate) -> None:
     assert [row[0] for row in values] == pytest.approx([80, 0, 80, board], abs=0.01)
     assert missing == nv.NVML_ERROR_NOT_FOUND
     assert support == 1
+
+
+def test_true_energy_is_additive_and_the_integral_of_true_power(simulate) -> None:
+    """Whatever the sequence of activities, limits and scripts was."""
+
+    def wander(seed):
+        import random
+
+        from wattslice.simulation.control import Control
+
+        chance = random.Random(seed)
+        control = Control.from_environment()
+        dev = device()
+        uuid = nv.nvmlDeviceGetUUID(dev)
+        t0 = time.monotonic()
+        for _ in range(40):
+            kind = chance.choice(["activity", "limit", "square", "sawtooth", "none", "trace"])
+            low = chance.uniform(60, 300)
+            high = low + chance.uniform(0, 250)
+            if kind == "activity":
+                control.set_activity(uuid, chance.random())
+            elif kind == "limit":
+                nv.nvmlDeviceSetPowerManagementLimit(dev, chance.randrange(100000, 400000))
+            elif kind == "trace":
+                control.set_trace(0, [(0.002 * i, chance.uniform(60, 500)) for i in range(9)])
+            elif kind == "none":
+                control.set_waveform(0, "none")
+            else:
+                period = chance.uniform(0.001, 0.02)
+                control.set_waveform(0, kind, low_w=low, high_w=high, period_s=period)
+            time.sleep(chance.uniform(0, 0.02))
+        t1 = time.monotonic()
+        cuts = sorted([t0, t1, *(chance.uniform(t0, t1) for _ in range(50))])
+        parts = sum(control.true_energy_j(0, a, b) for a, b in pairwise(cuts))
+        whole = control.true_energy_j(0, t0, t1)
+        n = 15000
+        steps = [control.true_power_w(0, t0 + (i + 0.5) * (t1 - t0) / n) for i in range(n)]
+        return [whole, parts, sum(steps) * (t1 - t0) / n, max(steps)]
+
+    for seed in range(3):
+        whole, parts, riemann, highest = client(simulate("a100-sxm4-80gb"), wander, seed)
+        assert parts == pytest.approx(whole, abs=1e-6)
+        assert riemann == pytest.approx(whole, rel=4e-3)
+        assert highest <= 400
+
+
+def test_long_runs_forget_old_power_but_not_the_counter(simulate) -> None:
+    def long_run():
+        from wattslice.simulation.control import Control
+        from wattslice.simulation.errors import SimulationError
+
+        control = Control.from_environment()
+        dev = device()
+        uuid = nv.nvmlDeviceGetUUID(dev)
+        begun = time.monotonic()
+        first = nv.nvmlDeviceGetTotalEnergyConsumption(dev)
+        for i in range(70000):
+            control.set_activity(uuid, i % 2)
+        recent = time.monotonic()
+        try:
+            control.true_energy_j(0, begun, recent)
+            forgotten = False
+        except SimulationError:
+            forgotten = True
+        time.sleep(0.2)
+        now = time.monotonic()
+        return [
+            forgotten,
+            control.true_energy_j(0, recent, now) / (now - recent),
+            (nv.nvmlDeviceGetTotalEnergyConsumption(dev) - first) / 1e3 / (now - begun),
+        ]
+
+    forgotten, recent_w, counted_w = client(simulate("a100-sxm4-80gb"), long_run)
+    assert forgotten
+    assert recent_w == pytest.approx(400)  # ended with activity 1
+    assert 50 < counted_w < 400
