@@ -175,7 +175,7 @@ def _note(ratio: Ratio) -> str:
     notes = (ratio.note or "").split("; ")
     weak = weakness(ratio.n_pairs)
     shown = [note for note in notes if note and note != weak]
-    return "; ".join([*shown, *(["interval is the range"] if weak else [])])
+    return "; ".join([*shown, *(["range"] if weak else [])])
 
 
 def _ratios(data: FigureData) -> Table:

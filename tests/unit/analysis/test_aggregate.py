@@ -1,0 +1,179 @@
+"""Tidy tables: complete, refusing foreign records, equal bytes for equal input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fixtures.records import (
+    CODE_DIGEST,
+    Truth,
+    campaign_truths,
+    constant_power,
+    expected_of,
+    make_campaign,
+    make_run,
+)
+from wattslice.analysis.aggregate import (
+    COLUMNS,
+    TABLES,
+    DigestMismatchError,
+    collect,
+    placement_kind,
+    read_expected,
+    read_tables,
+    write_tables,
+)
+from wattslice.analysis.metrics import write_metrics
+from wattslice.analysis.raw import RawFileError
+
+TRUTHS = [
+    *(Truth(repeat=k, step_s=0.1 * (1 + 0.1 * (k - 2))) for k in (1, 2, 3)),
+    Truth(precision="bf16", repeat=1, step_s=0.05),
+    Truth(precision="bf16", repeat=2, outcome="oom", reason="no room", window=None),
+    Truth(
+        layout="2x1c", placement="mix.both", workloads={0: "cnn", 1: "vit"}, tokens_per_sample=None
+    ),
+]
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Path:
+    return make_campaign(tmp_path, TRUTHS)
+
+
+def test_rows(campaign: Path) -> None:
+    tables = read_tables(campaign / "tables")
+    assert len(tables["runs"]) == 6
+    assert len(tables["slices"]) == 7
+    assert len(tables["cells"]) == 7
+    assert len(tables["summary"]) == 4
+    for name in TABLES:
+        assert list(tables[name].columns) == list(COLUMNS[name])
+        assert tables[name].iloc[:, 0].is_monotonic_increasing
+
+
+def test_summary_has_median_interval_and_outcomes(campaign: Path) -> None:
+    summary = read_tables(campaign / "tables")["summary"].set_index(
+        ["layout", "placement", "workload", "precision"]
+    )
+    fp32 = summary.loc[("full", "cnn.solo", "cnn", "fp32")]
+    assert fp32["n"] == 3
+    assert fp32["throughput_samples_s"] == pytest.approx(80.0)
+    assert fp32["throughput_samples_s_low"] == pytest.approx(80.0 / 1.1)
+    assert fp32["throughput_samples_s_high"] == pytest.approx(80.0 / 0.9)
+    assert fp32["samples_per_j"] == pytest.approx(2.0)
+    bf16 = summary.loc[("full", "cnn.solo", "cnn", "bf16")]
+    assert (bf16["n"], bf16["runs"], bf16["outcomes"]) == (1, 2, "ok=1;oom=1")
+    assert pd.isna(bf16["throughput_samples_s_low"])
+    assert bf16["throughput_samples_s_note"] == "one repeat has no interval"
+
+
+def test_a_mix_has_a_row_per_workload_and_no_energy_of_its_own(campaign: Path) -> None:
+    cells = read_tables(campaign / "tables")["cells"]
+    mix = cells[cells["kind"] == "mix"]
+    assert sorted(mix["workload"]) == ["cnn", "vit"]
+    assert mix["throughput_samples_s"].tolist() == pytest.approx([80.0, 80.0])
+    assert mix["samples_per_j"].isna().all()
+    assert mix["samples_per_j_reason"].str.contains("mix").all()
+
+
+def test_every_missing_figure_has_a_reason(campaign: Path) -> None:
+    cells = read_tables(campaign / "tables")["cells"]
+    for column in COLUMNS["cells"]:
+        if f"{column}_reason" in COLUMNS["cells"]:
+            assert (cells[column].isna() == cells[f"{column}_reason"].notna()).all(), column
+
+
+def test_equal_bytes(campaign: Path, tmp_path: Path) -> None:
+    other = tmp_path / "again"
+    entries = json.loads((campaign / "expected.json").read_text())
+    (tmp_path / "shuffled.json").write_text(json.dumps({"runs": entries[::-1], "name": "x"}))
+    write_tables(campaign, tmp_path / "shuffled.json", other)
+    names = sorted(path.name for path in (campaign / "tables").iterdir())
+    assert names == sorted(f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet"))
+    for name in names:
+        assert (other / name).read_bytes() == (campaign / "tables" / name).read_bytes(), name
+
+
+def test_csv_has_the_parquet_s_values(campaign: Path) -> None:
+    frame = read_tables(campaign / "tables")["summary"]
+    text = pd.read_csv(campaign / "tables" / "summary.csv")
+    assert text["throughput_samples_s"].tolist() == pytest.approx(
+        frame["throughput_samples_s"].tolist(), rel=1e-8
+    )
+
+
+@pytest.mark.parametrize("which", ["spec_digest", "code_digest"])
+def test_foreign_record_is_refused(campaign: Path, which: str) -> None:
+    entries = json.loads((campaign / "expected.json").read_text())
+    entries[0][which] = "f" * 64
+    path = campaign / "other.json"
+    path.write_text(json.dumps(entries))
+    with pytest.raises(DigestMismatchError) as caught:
+        collect(campaign, read_expected(path))
+    text = str(caught.value)
+    assert entries[0]["run_id"] in text
+    assert which.replace("_", " ") in text
+    assert "f" * 64 in text
+    assert (CODE_DIGEST in text) == (which == "code_digest")
+    assert "delete the folder" in text
+
+
+def test_spec_that_is_not_what_its_digest_says_is_refused(campaign: Path) -> None:
+    path = campaign / "runs" / TRUTHS[0].run_id / "run.json"
+    record = json.loads(path.read_text())
+    record["spec"]["seed"] = 99
+    path.write_text(json.dumps(record))
+    with pytest.raises(DigestMismatchError, match=r"spec in run.json"):
+        collect(campaign, read_expected(campaign / "expected.json"))
+
+
+def test_stale_metrics_are_refused(campaign: Path) -> None:
+    path = campaign / "runs" / TRUTHS[0].run_id / "run.json"
+    path.write_text(path.read_text() + "\n")
+    with pytest.raises(DigestMismatchError, match=r"metrics.json was made of a run.json"):
+        collect(campaign, read_expected(campaign / "expected.json"))
+
+
+def test_missing_run_and_missing_metrics_are_named(campaign: Path) -> None:
+    run_dir = campaign / "runs" / TRUTHS[0].run_id
+    (run_dir / "metrics.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"metrics.json is missing"):
+        collect(campaign, read_expected(campaign / "expected.json"))
+    (run_dir / "run.json").unlink()
+    with pytest.raises(RawFileError, match=r"run.json is missing"):
+        collect(campaign, read_expected(campaign / "expected.json"))
+
+
+def test_a_campaign_in_which_nothing_worked(tmp_path: Path) -> None:
+    truths = [Truth(repeat=k, outcome="oom", reason="too big", window=None) for k in (1, 2)]
+    tables = read_tables(make_campaign(tmp_path, truths) / "tables")
+    row = tables["summary"].iloc[0]
+    assert (row["n"], row["runs"], row["outcomes"]) == (0, 2, "oom=2")
+    assert row["throughput_samples_s_reason"] == "outcome oom: too big"
+
+
+def test_a_campaign_without_runs(tmp_path: Path) -> None:
+    tables = read_tables(make_campaign(tmp_path, []) / "tables")
+    assert all(frame.empty for frame in tables.values())
+
+
+def test_placement_kinds() -> None:
+    assert placement_kind("cnn.solo.1c") == "solo"
+    assert placement_kind("cnn.fill") == "fill"
+    assert placement_kind("mix.solo-like") == "mix"
+
+
+def test_expected_runs_may_be_lists(tmp_path: Path) -> None:
+    truths = campaign_truths(repeats=1, workloads=("cnn",))
+    for truth in truths:
+        run_dir = make_run(tmp_path, truth)
+        write_metrics(run_dir, None, run_dir / "metrics.json", energy=constant_power)
+    (tmp_path / "expected.json").write_text(
+        json.dumps([list(e.values()) for e in expected_of(truths)])
+    )
+    assert len(write_tables(tmp_path, tmp_path / "expected.json", tmp_path / "t")["runs"]) == 6
