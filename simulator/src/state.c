@@ -47,6 +47,19 @@ static nvmlReturn_t map(int fd, uint64_t size) {
     return NVML_SUCCESS;
 }
 
+/* Both clocks at one moment: time stamps of readings are converted with their difference. */
+static void read_clocks(int64_t *monotonic_ns, int64_t *realtime_ns) {
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < 20; i++) { /* the tightest pair; the others were interrupted */
+        int64_t before = clock_ns(CLOCK_MONOTONIC), real = clock_ns(CLOCK_REALTIME),
+                after = clock_ns(CLOCK_MONOTONIC);
+        if (after - before >= best) continue;
+        best = after - before;
+        *monotonic_ns = before + best / 2;
+        *realtime_ns = real;
+    }
+}
+
 nvmlReturn_t ws_state_create(const char *path, const unsigned int *models, unsigned int count,
                              int mig_on) {
     if (!path || count == 0 || count > WS_MAX_BOARDS) return NVML_ERROR_INVALID_ARGUMENT;
@@ -72,8 +85,7 @@ nvmlReturn_t ws_state_create(const char *path, const unsigned int *models, unsig
     s->version = WS_STATE_VERSION;
     s->size = size;
     s->board_count = count;
-    s->created_ns = ws_now_ns();
-    s->created_realtime_ns = clock_ns(CLOCK_REALTIME);
+    read_clocks(&s->created_ns, &s->created_realtime_ns);
     s->next_serial = 1;
     s->next_fault = 1;
     s->cuda_version = 13000;
