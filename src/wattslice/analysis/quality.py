@@ -159,6 +159,8 @@ def _error_share(run: _Run) -> float | None:
 
 
 def _over_limit(run: _Run) -> float | None:
+    if run.energy("scope") != "board":
+        return None  # a module may draw more than the limit of its GPU
     mean_w = run.energy("mean_power_w")
     limits = [h.power_limit_w.value for h in run.health() if h.power_limit_w.value is not None]
     return mean_w / max(limits) if mean_w is not None and limits and max(limits) > 0 else None

@@ -48,7 +48,7 @@ def energy(  # noqa: PLR0917  (the order in which its callers think of them)
     `samples` are columns named as the fields of `Sample`, in any order. `idle` gives the net
     energy; it must be of the same scope. `step_s` are the (median) step times of the run's
     workers: they are needed to see whether the sensor and the steps beat. `power_limit_w` is the
-    board's limit, by which impossible readings are known.
+    board's limit, by which impossible readings are known; it is used for the scope `board` only.
     """
     window = (window_start_s, window_end_s)
     window_s = window_end_s - window_start_s
@@ -81,8 +81,8 @@ def energy(  # noqa: PLR0917  (the order in which its callers think of them)
         flags.append("power-spikes")
     gross = counter.joules if counter.joules is not None else integral.joules
     if gross is None:
-        reasons = [part.reason for part in (counter, integral) if part.reason]
-        reason = "; ".join(reasons) or _why_nothing(trace, meter)
+        reasons = [meter.reason, counter.reason, integral.reason]
+        reason = "; ".join(reason for reason in reasons if reason) or _why_nothing(trace, meter)
         return EnergyResult(**base, flags=tuple(flags), reason=reason)
     base["method"] = _method(meter, by_counter=counter.joules is not None)
     base["mean_power_w"] = gross / window_s
@@ -128,7 +128,7 @@ def _method(meter: MeterRecord, *, by_counter: bool) -> str | None:
     """The meter's method, with the way that gross_j was had."""
     if meter.method is None or meter.scope == "modelled":
         return meter.method
-    stem = meter.method.removesuffix("-counter").removesuffix("-integral")
+    stem = meter.method.removesuffix("-counter").removesuffix("-power")
     return f"{stem}-counter" if by_counter else f"{stem}-integral"
 
 

@@ -112,7 +112,8 @@ def sensor_model(meter: MeterRecord, power_limit_w: float | None = None) -> Sens
         changes |= {"assumed": False, "source": str(description.get("source", model.source))}
     if str(description.get("power_w_meaning", "")).startswith("mean of 1 s"):
         changes |= {"power": "average", "window_s": AVERAGE_WINDOW_S}
-    if power_limit_w is not None:
+    if power_limit_w is not None and meter.scope == "board":
+        # A module (GPU, CPU and memory together) may draw more than its GPU's limit.
         changes["power_limit_w"] = power_limit_w
     return replace(model, **changes)
 
