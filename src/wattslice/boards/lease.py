@@ -88,7 +88,7 @@ def lease_holder(board_uuid: str) -> str | None:
 
 def _open(path: Path) -> int:
     try:
-        _make_directory(path.parent)
+        make_lease_dir()
         # A link planted in a world-writable directory must not lead a privileged user astray.
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -108,7 +108,9 @@ def _open(path: Path) -> int:
     return descriptor
 
 
-def _make_directory(directory: Path) -> None:
+def make_lease_dir() -> None:
+    """Make the directory of leases for all users, sticky as /tmp is. Raises OSError."""
+    directory = lease_dir()
     directory.mkdir(parents=True, exist_ok=True)
     wanted = 0o1777
     if directory.stat().st_uid == os.getuid() and stat.S_IMODE(directory.stat().st_mode) != wanted:

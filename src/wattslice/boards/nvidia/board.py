@@ -185,7 +185,10 @@ class NvidiaBoard:
             return LayoutState(layout=str(layout), slices=slices, mig_mode=_mode_word(reading))
 
     def snapshot(self) -> Snapshot:
-        """The present state, or after a killed change the state from before it."""
+        """The present state, or after a killed change the state from before it.
+
+        `layout` is always what is there now; `state` is what `restore` goes back to.
+        """
         with _as_board_error(self._identity.uuid):
             reading = self._control.read()
             state = self._control.snapshot()

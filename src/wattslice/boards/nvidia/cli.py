@@ -9,12 +9,15 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wattslice.boards.errors import BoardError, BoardNotFoundError, LayoutImpossibleError
 from wattslice.boards.nvidia.mig import catalogue, planner
 from wattslice.boards.nvidia.mig.geometry import Geometry, GiProfile, Placed
 from wattslice.config.layout import Layout, LayoutSyntaxError
+
+if TYPE_CHECKING:
+    from wattslice.boards.nvidia.board import NvidiaBoard
 
 OK = 0
 NO = 1
@@ -120,13 +123,41 @@ def _boards(args: argparse.Namespace) -> int:
     return OK
 
 
-def _describe(board: Any) -> dict[str, Any]:
+def _describe(board: NvidiaBoard) -> dict[str, Any]:
     return {
         "identity": board.identity.model_dump(),
         "capabilities": board.capabilities().model_dump(),
         "slices": [s.model_dump() for s in board.slices()],
+        "room": _room(board),
         "health": board.health().model_dump(),
     }
+
+
+def _room(board: NvidiaBoard) -> list[dict[str, Any]]:
+    """What fits beside the present instances, and what would have to go for the rest."""
+    reading = board.reading()
+    if not reading.mig_on:
+        return []
+    present = reading.placed()
+    room = []
+    for profile in reading.geometry.profiles:
+        blocking = planner.what_to_remove(reading.geometry, present, profile)
+        room.append(
+            {
+                "profile": str(profile),
+                "fits_now": reading.capabilities.remaining.get(profile.profile_id),
+                "after_removing": None if blocking is None else [str(p) for p in blocking],
+            }
+        )
+    return room
+
+
+def _print_room(room: Sequence[dict[str, Any]]) -> None:
+    free = [f"{r['fits_now']} x {r['profile']}" for r in room if r["fits_now"]]
+    print(f"  fits now: {', '.join(free) or 'nothing'}")
+    for item in room:
+        if not item["fits_now"] and item["after_removing"]:
+            print(f"  {item['profile']} would fit without {', '.join(item['after_removing'])}")
 
 
 def _print_board(board: dict[str, Any]) -> None:
@@ -145,6 +176,8 @@ def _print_board(board: dict[str, Any]) -> None:
         print(f"  slice {item['index']}: {item['profile']}{place}  {item['uuid']}")
     if not board["slices"]:
         print("  no slice: MIG is on, but no instance exists")
+    if board["room"]:
+        _print_room(board["room"])
     for process in board["health"]["foreign_processes"]:
         print(f"  in use by {process}")
 

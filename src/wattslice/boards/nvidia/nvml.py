@@ -64,7 +64,9 @@ SCOPE_MEMORY = 2
 _MAX_PROFILE_CONSTANT = 64
 _MAX_CI_PROFILE_CONSTANT = 32
 _ENGINE_SHARED = 0  # NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, the only one
-_FIRST_ARRAY = 32
+# nvml.h does not say that a call looks at the size of the caller's array, so it is ample: no board
+# has a tenth of this many places or instances.
+_FIRST_ARRAY = 256
 _LAST_ARRAY = 4096
 
 ARCHITECTURES = {

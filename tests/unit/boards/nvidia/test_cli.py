@@ -100,3 +100,20 @@ def test_boards_shows_what_is_here(sim):
         assert run("boards", "--json") == 0
     found = json.loads(text.getvalue())["boards"]
     assert [b["identity"]["uuid"] for b in found] == [sim.uuid(0), sim.uuid(1)]
+
+
+@on_simulator()
+def test_dra_933_boards_says_what_fits_and_what_is_in_the_way(sim):
+    import contextlib
+    import io
+
+    from wattslice.boards.nvidia.board import NvidiaBoard
+    from wattslice.config.layout import Layout
+
+    NvidiaBoard(sim.uuid(), "managed").ensure(Layout.parse("3g+2g"))
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        assert run("boards") == 0
+    assert "fits now: 2 x 1g.10gb, 1 x 2g.20gb, 1 x 1g.10gb+me, 1 x 1g.20gb" in text.getvalue()
+    assert "3g.40gb would fit without 2g.20gb@0" in text.getvalue()
+    assert "7g.80gb would fit without" in text.getvalue()

@@ -283,6 +283,17 @@ def test_t15_dcgm_95_a_client_without_process_is_a_clear_failure_and_no_endless_
     assert shape(c) == before
 
 
+@on_simulator()
+def test_a_process_that_is_just_ending_is_waited_for(sim):
+    import threading
+
+    c = control(sim, busy_wait_s=5)
+    (gi,) = c.ensure(layout("7g")).instances
+    sim.process(gi.compute_instances[0].uuid, pid=4242)
+    threading.Timer(0.3, sim.no_process, [4242]).start()
+    c.ensure(layout("4g+3g"))
+
+
 # --- mode --------------------------------------------------------------------------------------
 
 
@@ -404,6 +415,30 @@ def test_a_lost_board_is_an_error_with_what_to_do(sim):
 
 
 SETTLED = [("2g.20gb@0", (2,)), ("3g.40gb@4", (3,))]
+
+
+@on_simulator()
+def test_without_a_record_of_the_state_nothing_is_changed(sim):
+    c = control(sim)
+    Path(os.environ["WATTSLICE_LEASE_DIR"]).write_text("not a directory")
+    forbid_changes(sim)
+    with pytest.raises(BoardPermissionError, match="nothing was changed"):
+        c.ensure(layout("4g+3g"))
+
+
+@on_simulator()
+def test_a_record_that_others_may_have_planted_or_from_before_a_reboot_is_void(sim):
+    c = control(sim)
+    journal = Journal(sim.uuid())
+    journal.begin({"mig_on": False, "instances": []})
+    assert c.snapshot().mig_on is False
+    assert control(sim, "existing").snapshot().mig_on is True
+    entry = json.loads(journal.path.read_text())
+    for change in ({"boot_id": "another"}, {"original": 3}):
+        journal.path.write_text(json.dumps(entry | change))
+        assert c.snapshot().mig_on is True
+    journal.path.write_text("{")
+    assert c.snapshot().mig_on is True
 
 
 def change_slowly(sim, function, mark):

@@ -77,6 +77,17 @@ def test_the_19_maximal_placements_are_the_published_ones():
     assert computed == {frozenset(line.split()) for line in published.split("|")}
 
 
+@pytest.mark.parametrize("board", ["a100-sxm4-40gb", "a30", "rtx-pro-6000"])
+def test_what_is_enumerated_breaks_no_rule_and_maximal_sets_take_no_more(board):
+    geometry = catalogue.find(board).geometry
+    for placed in planner.placed_sets(geometry):
+        assert planner.violation(geometry, placed) is None
+    everything = [Placed(start, p) for p in geometry.profiles for start in p.starts]
+    for placed in planner.maximal_sets(geometry):
+        for new in everything:
+            assert planner.violation(geometry, (*placed, new)) is not None
+
+
 # --- layouts that cannot exist -----------------------------------------------------------------
 
 
@@ -217,6 +228,8 @@ def test_dra_933_fragmentation_says_which_instance_is_in_the_way():
     found = planner.what_to_remove(geometry, present, by_name["3g.40gb"])
     assert [p.start for p in found] == [4]
     assert planner.what_to_remove(geometry, [], by_name["7g.80gb"]) == ()
+    media = [Placed(0, by_name["1g.10gb+me"])]
+    assert planner.what_to_remove(geometry, media, by_name["1g.10gb+me"]) == tuple(media)
 
 
 # --- brute force -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from wattslice.boards.errors import (
     LayoutMismatchError,
 )
 from wattslice.boards.nvidia import holders, nvml
-from wattslice.boards.nvidia.mig import planner
+from wattslice.boards.nvidia.mig import advice, planner
 from wattslice.boards.nvidia.mig.capabilities import read_capabilities
 from wattslice.boards.nvidia.mig.ids import CiProfileId, GpuInstanceId
 from wattslice.boards.nvidia.mig.journal import Journal
@@ -50,8 +50,6 @@ BUSY_WAIT_S = 12.0
 SETTLE_S = 10.0
 _POLL_S = 0.1
 _NO_PERMISSION = 4
-_IN_USE = 19
-_RESET_REQUIRED = 16
 _FULL = "full"
 
 
@@ -99,7 +97,7 @@ class MigController:
 
     def snapshot(self) -> BoardState:
         """The state to return to: from before an unfinished change, if there was one."""
-        entry = self._journal.read()
+        entry = self._journal.read() if self.policy == "managed" else None
         if entry is not None:
             return BoardState.from_json(entry.original)
         return self.read().state()
@@ -134,7 +132,9 @@ class MigController:
             if self._holds(plan, reading):
                 return reading
             if self.policy != "managed":
-                raise self._not_managed(layout, plan, reading)
+                raise LayoutMismatchError(
+                    advice.not_managed(self.uuid, self.policy, layout, plan, reading)
+                )
             self._change(lambda: self._ensure_now(layout, plan))
             return self.read()
 
@@ -288,18 +288,28 @@ class MigController:
                 return
 
     def _refuse_busy(self, leaving: Sequence[GiState]) -> None:
-        """Refuse before the first step if an instance that has to go computes something."""
-        if not leaving:
-            return
-        ids = {gi.gi_id: gi for gi in leaving}
-        for handle in nvml.mig_devices(self.device()):
-            gi = ids.get(nvml.mig_gpu_instance_id(handle))
-            busy = holders.computing(handle) if gi is not None else []
-            if busy:
+        """Refuse before the first step if an instance that has to go computes something.
+
+        A process that has just ended may be listed a little longer, so this waits a while.
+        """
+        deadline = time.monotonic() + self._busy_wait_s
+        while busy := self._busy(leaving):
+            if time.monotonic() >= deadline:
                 raise BoardBusyError(
-                    f"instance {gi} of board {self.uuid} has to go, but is in use by: "
-                    f"{'; '.join(map(str, busy))}; nothing was changed"
+                    f"board {self.uuid}: {'; '.join(busy)}; end it and try again, nothing was "
+                    "changed"
                 )
+            time.sleep(_POLL_S)
+
+    def _busy(self, leaving: Sequence[GiState]) -> list[str]:
+        ids = {gi.gi_id: gi for gi in leaving}
+        handles = nvml.mig_devices(self.device()) if ids else ()
+        found = []
+        for handle in handles:
+            gi = ids.get(nvml.mig_gpu_instance_id(handle))
+            if gi is not None and (holding := holders.computing(handle)):
+                found.append(f"instance {gi} has to go, but {'; '.join(map(str, holding))}")
+        return found
 
     # --- mode ----------------------------------------------------------------------------------
 
@@ -311,7 +321,7 @@ class MigController:
         try:
             activation = nvml.set_mig_mode(self.device(), on)
         except NvmlInUseError:
-            activation = _IN_USE
+            activation = advice.IN_USE
         # Handles are stale now, and the driver needs a moment on boards that it resets.
         after = nvml.mig_mode(self.device())
         deadline = time.monotonic() + self._settle_s
@@ -331,24 +341,13 @@ class MigController:
 
     def _pending_reason(self, activation: int) -> str:
         device = self.device()
-        pci = nvml.pci(device).bus_id
-        if activation == _IN_USE:
-            return f"the board is in use by: {self._holders()}"
+        if activation == advice.IN_USE:
+            return advice.mode_pending(activation, held_by=self._holders())
         try:
             resetless = nvml.field_value(device, nvml.FIELD_RESETLESS_MIG) == 1
         except NvmlError:
             resetless = False
-        if activation == _RESET_REQUIRED:
-            return (
-                "the board must be reset and cannot be from here (usually a virtual machine with "
-                "the board passed through): reboot the machine, or have the host reset the board"
-            )
-        if resetless:
-            return "this board switches without reset; see the kernel log for the cause"
-        return (
-            "boards of this generation need a reset: when nothing uses the board, an administrator "
-            f"can run `nvidia-smi -i {pci} --gpu-reset` (with persistence mode off), or reboot"
-        )
+        return advice.mode_pending(activation, pci=nvml.pci(device).bus_id, resetless=resetless)
 
     # --- checking ------------------------------------------------------------------------------
 
@@ -392,38 +391,6 @@ class MigController:
 
     # --- saying why ----------------------------------------------------------------------------
 
-    def _not_managed(
-        self, layout: Layout, plan: planner.MigPlan | None, reading: Reading
-    ) -> BoardError:
-        if self.policy == "off":
-            if plan is not None:
-                return LayoutMismatchError(
-                    f"layout {layout} needs MIG, but the campaign's MIG policy is 'off'; set it "
-                    "to 'existing' (use what is there) or 'managed' (create it)"
-                )
-            advice = f"`nvidia-smi -i {self.uuid} -mig 0`"
-            return LayoutMismatchError(
-                f"MIG is on on board {self.uuid}, but the campaign's MIG policy is 'off'; an "
-                f"administrator can switch it off with {advice}"
-            )
-        return LayoutMismatchError(
-            f"board {self.uuid} has {reading.state()}, not layout {layout}; the MIG policy "
-            f"'existing' changes nothing. Set it to 'managed', or have an administrator run: "
-            f"{self._commands(plan, reading)}"
-        )
-
-    def _commands(self, plan: planner.MigPlan | None, reading: Reading) -> str:
-        """The nvidia-smi commands that make the layout by hand."""
-        board = f"nvidia-smi -i {self.uuid}"
-        clear = f"nvidia-smi mig -i {self.uuid} -dci; nvidia-smi mig -i {self.uuid} -dgi"
-        steps = [clear] if reading.instances else []
-        if plan is None:
-            return "; ".join([*steps, f"{board} -mig 0"])
-        if not reading.mig_on:
-            steps.append(f"{board} -mig 1")
-        places = ",".join(f"{i.profile.profile_id}:{i.placed.start}" for i in plan.creation_order())
-        return "; ".join([*steps, f"nvidia-smi mig -i {self.uuid} -cgi {places} -C"])
-
     def _holders(self, gi_id: GpuInstanceId | None = None) -> str:
         device = self.device()
         handles = tuple(
@@ -453,11 +420,7 @@ class MigController:
 
     def _board_error(self, error: NvmlError, what: str) -> BoardError:
         if isinstance(error, NvmlNoPermissionError):
-            return BoardPermissionError(
-                f"{what} of board {self.uuid} is not allowed ({error.reason}): changing MIG needs "
-                "root (CAP_SYS_ADMIN), in a container also NVIDIA_MIG_CONFIG_DEVICES=all. Ask an "
-                "administrator to create the layout, and set the MIG policy to 'existing'"
-            )
+            return BoardPermissionError(advice.not_permitted(self.uuid, what, error.reason))
         if isinstance(error, NvmlInsufficientResourcesError):
             return LayoutMismatchError(
                 f"the driver found no room on board {self.uuid} ({error.reason}), though by its "

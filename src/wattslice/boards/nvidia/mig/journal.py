@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wattslice.boards.lease import lease_dir
+from wattslice.boards.errors import BoardPermissionError
+from wattslice.boards.lease import lease_dir, make_lease_dir
 from wattslice.files import write_json
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -37,19 +38,27 @@ class Journal:
         self.path = lease_dir() / f"{key}.journal.json"
 
     def begin(self, original: dict[str, object]) -> None:
-        """Write down the state to return to. An entry that is still open keeps its original."""
+        """Write down the state to return to. An entry that is still open keeps its original.
+
+        Raises BoardPermissionError where it cannot: without the record nothing may be changed.
+        """
         if self.read() is not None:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(
-            self.path,
-            {
-                "boot_id": _boot_id(),
-                "pid": os.getpid(),
-                "since": datetime.now(UTC).isoformat(timespec="seconds"),
-                "original": original,
-            },
-        )
+        entry = {
+            "boot_id": _boot_id(),
+            "pid": os.getpid(),
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+            "original": original,
+        }
+        try:
+            make_lease_dir()
+            write_json(self.path, entry)
+        except OSError as error:
+            raise BoardPermissionError(
+                f"cannot write {self.path}, the record of the board's state before a change: "
+                f"{error.strerror}; nothing was changed. Set WATTSLICE_LEASE_DIR to a directory "
+                "that you may write to"
+            ) from error
 
     def end(self) -> None:
         self.path.unlink(missing_ok=True)

@@ -375,14 +375,24 @@ def what_to_remove(
     geometry: Geometry, present: Sequence[Placed], profile: GiProfile
 ) -> tuple[Placed, ...] | None:
     """The fewest present instances whose removal makes room for the profile; None if none can."""
-    options = []
+    options: list[tuple[Placed, ...]] = []
     for start in profile.starts:
         new = Placed(start, profile)
-        blocking = [p for p in present if p.overlaps(new)]
+        blocking = tuple(p for p in present if p.overlaps(new))
         rest = [p for p in present if p not in blocking]
-        if violation(geometry, [*rest, new]) is None:
-            options.append(blocking)
-    if not options:
-        return None
-    cheapest = min(options, key=lambda b: (len(b), sum(p.profile.compute_slices for p in b)))
-    return tuple(cheapest)
+        # Beyond its place a profile may need what others hold: media engines, compute slices.
+        for count in range(len(rest) + 1):
+            more = next(
+                (
+                    gone
+                    for gone in itertools.combinations(rest, count)
+                    if violation(geometry, [*(p for p in rest if p not in gone), new]) is None
+                ),
+                None,
+            )
+            if more is not None:
+                options.append(blocking + more)
+                break
+    return min(
+        options, key=lambda b: (len(b), sum(p.profile.compute_slices for p in b)), default=None
+    )
