@@ -106,7 +106,7 @@ def build(definition: Mapping[str, Any], shape: DataShape, read_weights: bool = 
                 f"model_args: transformers refuses {model_class.__name__} with {fields}: {error}"
             ) from error
     config: Any = model.config
-    _check_vocabulary(config, shape)
+    _check_size(config, shape)
     activation = next(
         (
             getattr(config, k)
@@ -156,8 +156,11 @@ def _config_fields(
     if definition["task"] == "text-classification":
         fields["num_labels"] = shape.classes
     from_weights = bool(definition.get("weights"))
+    if definition["task"] == "causal-lm" and "is_decoder" in valid:
+        fields["is_decoder"] = True  # BERT and its like look ahead otherwise
     if not from_weights:
-        fields["vocab_size"] = shape.vocabulary
+        if "vocab_size" in valid or "vocab_size" in aliases:
+            fields[aliases.get("vocab_size", "vocab_size")] = shape.vocabulary
         if "pad_token_id" in valid:
             fields["pad_token_id"] = PAD
         default = getattr(config_class(), length, None) if length in valid else None
@@ -193,10 +196,18 @@ def _check_folder(folder: Path, model_type: str) -> None:
         raise WeightsError(f"weights: {str(folder)!r} holds a {found!r} model, not {model_type!r}")
 
 
-def _check_vocabulary(config: Any, shape: DataShape) -> None:
+def _check_size(config: Any, shape: DataShape) -> None:
     size = getattr(config, "vocab_size", None)
     if size is not None and shape.vocabulary is not None and size < shape.vocabulary:
         raise DataError(f"vocab_size: the model has {size} tokens, the data use {shape.vocabulary}")
+    positions = getattr(config, "max_position_embeddings", None)
+    rotary = getattr(config, "rope_parameters", None) is not None  # any position has an angle
+    length = shape.sequence_length
+    if isinstance(positions, int) and length is not None and positions < length and not rotary:
+        raise DataError(
+            f"max_position_embeddings: the model has {positions} positions, "
+            f"the data's sequences have {length} tokens"
+        )
 
 
 def _version() -> str:

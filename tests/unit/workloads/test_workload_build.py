@@ -198,6 +198,11 @@ def test_importing_the_registry_imports_no_framework():
             ["vocab_size", "100", "264"],
         ),
         (
+            workload("bert", "masked-lm", TEXT, model_args={"max_position_embeddings": 32}),
+            DataError,
+            ["max_position_embeddings", "32", "64"],
+        ),
+        (
             workload("resnet10t", "image-classification", TEXT),
             DataError,
             ["data", "pydoc-text", "image-classification"],
@@ -243,6 +248,19 @@ def test_attention_is_chosen_and_read_back():
     built = registry.build_model({**definition, "model_args": eager})
     assert built.description["attn_implementation"] == "eager"
     assert built.description["activation"] == "silu"
+
+
+@pytest.mark.parametrize(("model", "args"), [("bert", TINY_BERT), ("llama", TINY_LLAMA)])
+def test_a_causal_model_does_not_look_ahead(model, args):
+    """Equal beginnings give equal predictions, whatever follows."""
+    built = registry.build(workload(model, "causal-lm", TEXT, model_args=args), seed=0)
+    one = built.batch(0)["input_ids"][:1]
+    two = one.clone()
+    two[:, 40:] = 5
+    built.model.eval()
+    with torch.no_grad():
+        a, b = (built.model(input_ids=ids).logits[:, :40] for ids in (one, two))
+    assert torch.allclose(a, b, atol=1e-5)
 
 
 def test_positions_grow_to_the_sequence_length():
