@@ -7,7 +7,7 @@ simulated numbers says so in every record.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -88,28 +88,39 @@ class RatioTable(Record):
     ratios: tuple[Ratio, ...]
 
 
-Rows = pd.DataFrame
+Cell = dict[str, Any]
+Rows = Sequence[Cell]
+
+
+def cell_rows(cells: pd.DataFrame) -> list[Cell]:
+    """The rows of the table `cells` with None for what is missing; `group` is the placement
+    without its workload, so that workloads can be compared."""
+    rows = []
+    for record in cells.to_dict("records"):
+        row = {str(key): None if value is pd.NA else value for key, value in record.items()}
+        row["group"] = str(row["placement"]).removeprefix(f"{row['workload']}.")
+        rows.append(row)
+    return rows
 
 
 def _side(rows: Rows, figure: str, *, inverse: bool = False) -> dict[Hashable, tuple[float, str]]:
     """Block -> (value, run id) of the rows that have the figure."""
     side: dict[Hashable, tuple[float, str]] = {}
-    for row in rows.to_dict("records"):
+    for row in rows:
         value = row[figure]
-        if pd.isna(value) or not value > 0:
+        if value is None or not value > 0:
             continue
-        board = "" if pd.isna(row["board_uuid"]) else str(row["board_uuid"])
-        block = (int(row["repeat"]), board)
+        block = (int(row["repeat"]), str(row["board_uuid"] or ""))
         side[block] = (1.0 / float(value) if inverse else float(value), str(row["run_id"]))
     return side
 
 
 def _reason(rows: Rows, figure: str, who: str) -> str | None:
-    if rows.empty:
+    if not rows:
         return f"{who}: no run"
-    if rows[figure].notna().any():
+    if any(row[figure] is not None for row in rows):
         return None
-    reasons = sorted({str(text) for text in rows[f"{figure}_reason"].dropna()})
+    reasons = sorted({str(row[f"{figure}_reason"]) for row in rows if row[f"{figure}_reason"]})
     return f"{who}: " + ("; ".join(reasons) or "no figure")
 
 
@@ -135,9 +146,9 @@ def _ratio(
         for who, rows in (numerator, denominator)
         if (reason := _reason(rows, figure, who)) is not None
     ]
-    both = pd.concat([numerator[1], denominator[1]])
+    both = [*numerator[1], *denominator[1]]
     energy = kind in ENERGY_KINDS
-    scopes = sorted(set(both["energy_scope"].dropna())) if energy else []
+    scopes = sorted({row["energy_scope"] for row in both if energy and row["energy_scope"]})
     return Ratio(
         name="/".join([kind, *(str(v) for v in labels.values() if v), numerator[0]])
         + f" over {denominator[0]}",
@@ -145,8 +156,8 @@ def _ratio(
         figure=figure,
         numerator=numerator[0],
         denominator=denominator[0],
-        modelled=energy and bool(both["modelled"].fillna(False).any()),
-        simulated=bool(both["simulated"].fillna(False).any()),
+        modelled=energy and any(row["modelled"] for row in both),
+        simulated=any(row["simulated"] for row in both),
         energy_scope=",".join(scopes) or None,
         pairs=tuple(
             Pair(
@@ -177,24 +188,32 @@ def _numbers(result: Estimate, reasons: list[str]) -> dict[str, Any]:
     }
 
 
-def _groups(rows: Rows, keys: list[str]) -> Iterable[tuple[tuple[str, ...], Rows]]:
-    for key, group in rows.groupby(keys, sort=True, observed=True):
-        yield tuple(str(part) for part in key), group
+def _groups(rows: Rows, keys: Sequence[str]) -> list[tuple[tuple[str, ...], list[Cell]]]:
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for row in rows:
+        groups.setdefault(tuple(str(row[key]) for key in keys), []).append(row)
+    return sorted(groups.items(), key=lambda item: item[0])
+
+
+def _of(rows: Rows, key: str, value: str) -> list[Cell]:
+    return [row for row in rows if row[key] == value]
 
 
 def precision_ratios(cells: Rows, confidence: float) -> list[Ratio]:
     """Each precision over each base precision, per workload x layout x placement."""
     ratios = []
     for (layout, placement, workload), group in _groups(cells, ["layout", "placement", "workload"]):
-        have = set(group["precision"])
+        have = {row["precision"] for row in group}
         for base in (b for b in BASELINES if b in have):
             for precision in PRECISIONS:
                 if precision == base or precision not in have:
                     continue
                 if precision in BASELINES and BASELINES.index(precision) < BASELINES.index(base):
                     continue
-                top = group[group["precision"] == precision]
-                bottom = group[group["precision"] == base]
+                sides = (
+                    (precision, _of(group, "precision", precision)),
+                    (base, _of(group, "precision", base)),
+                )
                 labels = {
                     "workload": workload,
                     "layout": layout,
@@ -206,7 +225,6 @@ def precision_ratios(cells: Rows, confidence: float) -> list[Ratio]:
                     ("precision_energy_gain", "samples_per_j"),
                     ("precision_memory", "peak_memory_mib"),
                 ):
-                    sides = (precision, top), (base, bottom)
                     ratios.append(_ratio(kind, figure, sides, labels, confidence))
     return ratios
 
@@ -271,11 +289,10 @@ def partition_ratios(cells: Rows, confidence: float) -> list[Ratio]:
     ratios = []
     for (workload, precision), group in _groups(cells, ["workload", "precision"]):
         # On the whole board, solo and fill are the same thing: one process.
-        whole = group[(group["layout"] == "full") & group["kind"].isin(["solo", "fill"])]
-        if whole["kind"].nunique() > 1:
-            whole = whole[whole["kind"] == "solo"]
-        filled = group[(group["layout"] != "full") & (group["kind"] == "fill")]
-        if whole.empty:
+        on_full = _of(group, "layout", "full")
+        whole = _of(on_full, "kind", "solo") or _of(on_full, "kind", "fill")
+        filled = [row for row in _of(group, "kind", "fill") if row["layout"] != "full"]
+        if not whole:
             continue
         for (layout, placement), rows in _groups(filled, ["layout", "placement"]):
             labels = {
@@ -318,17 +335,12 @@ def workload_ratios(
 ) -> list[Ratio]:
     """Time and memory of one workload over another, on the same slice, in the same precision."""
     ratios = []
-    solo = cells[cells["kind"].isin(["solo", "fill"])].copy()
-    solo["group"] = [
-        str(placement).removeprefix(f"{workload}.")
-        for placement, workload in zip(solo["placement"], solo["workload"], strict=True)
-    ]
+    alone = [row for row in cells if row["kind"] in ("solo", "fill")]
     for left, right in pairs:
-        own = solo[solo["workload"].isin([left, right])]
+        own = [row for row in alone if row["workload"] in (left, right)]
         for (layout, placement, precision), group in _groups(own, ["layout", "group", "precision"]):
-            top = group[group["workload"] == left]
-            bottom = group[group["workload"] == right]
-            if top.empty or bottom.empty:
+            top, bottom = _of(group, "workload", left), _of(group, "workload", right)
+            if not top or not bottom:
                 continue
             labels = {
                 "workload": left,
@@ -345,9 +357,10 @@ def workload_ratios(
     return ratios
 
 
-def all_ratios(cells: Rows, config: CampaignConfig) -> RatioTable:
-    """Every ratio of a campaign, sorted by kind and name."""
+def all_ratios(table: pd.DataFrame, config: CampaignConfig) -> RatioTable:
+    """Every ratio of a campaign from its table `cells`, sorted by kind and name."""
     confidence = config.report.confidence
+    cells = cell_rows(table)
     ratios = precision_ratios(cells, confidence)
     ratios += mean_precision_ratios(ratios, confidence)
     ratios += partition_ratios(cells, confidence)

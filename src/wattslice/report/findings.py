@@ -156,7 +156,8 @@ def _precision(data: FigureData, kind: str, what: str, confidence: float) -> lis
             key = (not slot.startswith("full "), slot, ratio.numerator, ratio.denominator)
             groups.setdefault(key, []).append(ratio)
     found = []
-    for (_, slot, top, bottom), members in sorted(groups.items())[:MOST_SENTENCES_OF_A_KIND]:
+    ordered = sorted(groups.items())
+    for (_, slot, top, bottom), members in ordered[:MOST_SENTENCES_OF_A_KIND]:
         members.sort(key=lambda r: (r.value or 0.0, r.name))
         least, most = members[0], members[-1]
         text = f"On {slot}, {top} gives {_value(most, confidence)} the {what} of {bottom} for "
@@ -172,7 +173,15 @@ def _precision(data: FigureData, kind: str, what: str, confidence: float) -> lis
             text += f" The geometric mean over {mean.note or ''}".split(";")[0]
             text += f" is {_value(mean, confidence, 'block')}."
         found.append(Finding(text, _labels(members)))
-    return found
+    return found + _rest(len(ordered), what, _labels(m for _, ms in ordered for m in ms))
+
+
+def _rest(groups: int, what: str, labels: tuple[str, ...] = ()) -> list[Finding]:
+    """What was left out of the sentences is said, and where it stands."""
+    left = groups - MOST_SENTENCES_OF_A_KIND
+    if left <= 0:
+        return []
+    return [Finding(f"{left} more comparisons of {what} are in the table of ratios.", labels)]
 
 
 def _mean(data: FigureData, kind: str, slot: str, top: str, bottom: str) -> Ratio | None:
@@ -206,7 +215,7 @@ def _partition(data: FigureData, kind: str, what: str, confidence: float) -> lis
                 f"{low.precision}, the least; {_resolved(members)}"
             )
         found.append(Finding(text + ".", _labels(members)))
-    return found
+    return found + _rest(len(groups), what, _labels(m for ms in groups.values() for m in ms))
 
 
 def _workloads(data: FigureData, confidence: float) -> list[Finding]:
@@ -233,7 +242,7 @@ def _workloads(data: FigureData, confidence: float) -> list[Finding]:
         if key in memory:
             text += f" and {_value(memory[key], confidence)} its peak memory"
         found.append(Finding(text + "."))
-    return found
+    return found + _rest(len(whole), "workloads")
 
 
 def _weakness(data: FigureData) -> list[Finding]:

@@ -87,7 +87,7 @@ def config(mode: Mode, *, background: bool = True) -> dict[str, Any]:
             "gridColor": grid,
             "domainColor": muted,
             "tickColor": muted,
-            "labelLimit": 150,
+            "labelLimit": 210,
             "labelFlush": False,
             "labelOverlap": "greedy",
         },

@@ -58,7 +58,9 @@ def draw(data: FigureData) -> Drawing | Empty:
             alt.Tooltip("outcomes:N"),
         ],
     )
-    text = base.mark_text(baseline="middle", limit=110).encode(text="label:N")
+    text = base.mark_text(baseline="middle", limit=alt.expr("bandwidth('x') - 4")).encode(
+        text="label:N"
+    )
     chart = alt.layer(cells, text, data=alt.NamedData(name="outcomes")).properties(
         width=PANEL_WIDTH * 2.6, height=alt.Step(24)
     )

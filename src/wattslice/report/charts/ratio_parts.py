@@ -126,7 +126,7 @@ def ratio_grid(rows: list[Row], axes: RatioAxes, notes: tuple[str, ...] = ()) ->
     low = min(medians, key=lambda row: row["ratio"])
     high = max(medians, key=lambda row: row["ratio"])
     return Drawing(
-        chart,
+        chart.resolve_axis(x="independent"),
         axes.dataset,
         rows,
         notes,

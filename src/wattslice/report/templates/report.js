@@ -4,45 +4,55 @@
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
   const data = read("figure-data"), specs = read("figure-specs"), themes = read("figure-themes");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const LABELS = 118; // px that the axis labels at the left take
+  const LABELS = 118; // px that the axis labels at the left take, until they were seen
   const GAP = 26, NARROWEST = 190, WIDEST = 360, WIDEST_ALONE = 520;
 
-  function fit(spec, width) {
+  function fit(spec, width, labels) {
     const inner = spec.spec;
     if (spec.facet && inner) {
-      const room = width - LABELS;
+      const room = width - labels;
       const most = spec.columns || 1;
       const columns = Math.max(1, Math.min(most, Math.floor((room + GAP) / (NARROWEST + GAP))));
       spec.columns = columns;
-      inner.width = Math.max(160, Math.min(columns === 1 ? WIDEST_ALONE : WIDEST, Math.floor(room / columns) - GAP));
+      inner.width = Math.max(140, Math.min(columns === 1 ? WIDEST_ALONE : WIDEST, Math.floor(room / columns) - GAP));
       if (spec.facet.header) spec.facet.header.labelLimit = columns === 1 ? width - 60 : inner.width + GAP;
     } else {
-      spec.width = Math.max(160, Math.min(760, width - LABELS - 70));
+      spec.width = Math.max(160, Math.min(760, width - labels - 70));
     }
     // A narrow page has the labels of the title on a line of their own.
     if (width < 480) spec.title.text = spec.title.text.flatMap((t) => t.split(/ (?=\()/));
     return spec;
   }
 
-  async function draw(figure) {
-    const target = figure.querySelector(".chart");
+  async function embed(figure, target, labels) {
     const spec = JSON.parse(JSON.stringify(specs[figure.dataset.figure]));
     const wanted = (spec.data || {}).name;
     if (wanted) spec.datasets = { [wanted]: data[wanted] };
-    spec.config = themes[dark.matches ? "dark" : "light"];
+    spec.config = JSON.parse(JSON.stringify(themes[dark.matches ? "dark" : "light"]));
+    if (figure.clientWidth < 480) spec.config.axis.labelLimit = 120;
     if (figure.view) figure.view.finalize();
+    // The library makes its own element as wide as the drawing; the one around it scrolls.
+    const inner = document.createElement("div");
+    target.replaceChildren(inner);
+    figure.view = await window.vegaEmbed(inner, fit(spec, figure.clientWidth, labels), {
+      mode: "vega-lite",
+      renderer: "svg",
+      tooltip: { theme: "custom" },
+      actions: { export: true, source: false, compiled: false, editor: false },
+      downloadFileName: figure.dataset.figure,
+    });
+  }
+
+  async function draw(figure) {
+    const target = figure.querySelector(".chart");
     try {
-      figure.view = await window.vegaEmbed(target, fit(spec, figure.clientWidth), {
-        mode: "vega-lite",
-        renderer: "svg",
-        tooltip: { theme: "custom" },
-        actions: { export: true, source: false, compiled: false, editor: false },
-        downloadFileName: figure.dataset.figure,
-      });
+      await embed(figure, target, LABELS);
       figure.classList.add("drawn");
+      const over = target.scrollWidth - target.clientWidth;
+      if (over > 0) await embed(figure, target, LABELS + over + 8);
     } catch (fault) {
       // The static picture stays.
-      target.textContent = "";
+      target.replaceChildren();
       figure.classList.remove("drawn");
       console.error(figure.dataset.figure, fault);
     }
