@@ -51,6 +51,7 @@ def board_lease(board_uuid: str, timeout_s: float | None = None) -> Iterator[Non
     `timeout_s` is how long to wait in seconds; None waits for ever, 0 tries once. The lock is the
     kernel's: it ends with the process that took it, however that process ends. The descriptor is
     not inherited by programs this process starts, so a leftover worker cannot hold the board.
+    A process that holds the board and asks again waits for itself.
 
     Raises BoardBusyError naming the holder when the time-out passes, BoardPermissionError when
     the lease file cannot be opened.

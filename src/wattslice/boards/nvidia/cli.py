@@ -17,7 +17,8 @@ from wattslice.boards.nvidia.mig.geometry import Geometry, GiProfile, Placed
 from wattslice.config.layout import Layout, LayoutSyntaxError
 
 if TYPE_CHECKING:
-    from wattslice.boards.nvidia.board import NvidiaBoard
+    from wattslice.boards.base import Board
+    from wattslice.boards.nvidia.mig.target import Reading
 
 OK = 0
 NO = 1
@@ -106,36 +107,44 @@ def _board(parser: argparse.ArgumentParser) -> None:
 
 
 def _boards(args: argparse.Namespace) -> int:
+    from wattslice.boards.cpu.board import CpuBoard
     from wattslice.boards.nvidia.board import discover
 
+    reason = None
+    found: list[dict[str, Any]] = []
     try:
-        found = [_describe(board) for board in discover()]
+        found.extend(_describe(board) for board in discover())
+    except BoardNotFoundError as error:
+        reason = str(error)
     except BoardError as error:
         return _fail(args, error)
+    if not found and reason is None:
+        reason = "no NVIDIA board: NVML lists none that this process may use"
+    found.append(_describe(CpuBoard()))
     if args.json:
-        _print_json({"boards": found})
-        return OK if found else NO
-    if not found:
-        print("no NVIDIA board", file=sys.stderr)
-        return NO
+        _print_json({"boards": found, "no_nvidia_board": reason})
+        return OK
     for board in found:
         _print_board(board)
+    if reason is not None:
+        print(reason)
     return OK
 
 
-def _describe(board: NvidiaBoard) -> dict[str, Any]:
+def _describe(board: Board) -> dict[str, Any]:
+    from wattslice.boards.nvidia.board import NvidiaBoard
+
     return {
         "identity": board.identity.model_dump(),
         "capabilities": board.capabilities().model_dump(),
         "slices": [s.model_dump() for s in board.slices()],
-        "room": _room(board),
+        "room": _room(board.reading()) if isinstance(board, NvidiaBoard) else [],
         "health": board.health().model_dump(),
     }
 
 
-def _room(board: NvidiaBoard) -> list[dict[str, Any]]:
+def _room(reading: Reading) -> list[dict[str, Any]]:
     """What fits beside the present instances, and what would have to go for the rest."""
-    reading = board.reading()
     if not reading.mig_on:
         return []
     present = reading.placed()
@@ -164,17 +173,22 @@ def _print_board(board: dict[str, Any]) -> None:
     identity, capabilities = board["identity"], board["capabilities"]
     simulated = " (simulated)" if identity["simulated"] else ""
     print(f"{identity['name']}{simulated}  {identity['uuid']}")
-    print(
-        f"  PCI {identity['pci_bus_id']}, driver {identity['driver_version']}, "
-        f"architecture {identity['architecture']}, memory {capabilities['memory_mib']} MiB"
-    )
-    print(f"  MIG {capabilities['mig_mode']}; profiles: {_names(capabilities['profiles'])}")
+    known = {
+        "PCI": identity["pci_bus_id"],
+        "driver": identity["driver_version"],
+        "architecture": identity["architecture"],
+        "memory in MiB": capabilities["memory_mib"],
+    }
+    print("  " + ", ".join(f"{name} {value}" for name, value in known.items() if value))
+    print(f"  slices by {capabilities['partitioning']}: {_names(capabilities['profiles'])}")
+    if capabilities["partitioning"] == "mig":
+        print(f"  MIG {capabilities['mig_mode']}")
     energy = capabilities["energy"]
     print(f"  energy: {energy['reason'] or energy['method'] + ', scope ' + energy['scope']}")
     for item in board["slices"]:
         place = f" at {item['placement'][0]}" if item["placement"] else ""
-        print(f"  slice {item['index']}: {item['profile']}{place}  {item['uuid']}")
-    if not board["slices"]:
+        print(f"  slice {item['index']}: {item['profile']}{place}  {item['uuid'] or ''}".rstrip())
+    if capabilities["mig_mode"] == "on" and not board["slices"]:
         print("  no slice: MIG is on, but no instance exists")
     if board["room"]:
         _print_room(board["room"])

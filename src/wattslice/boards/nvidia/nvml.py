@@ -27,6 +27,7 @@ from wattslice.boards.nvidia.mig.ids import (
 from wattslice.boards.nvidia.nvml_errors import (
     NvmlError,
     NvmlFunctionNotFoundError,
+    NvmlGpuLostError,
     NvmlInsufficientSizeError,
     NvmlInvalidArgumentError,
     NvmlNoPermissionError,
@@ -267,12 +268,16 @@ def library_version() -> str:
 
 
 def devices() -> Iterator[tuple[int, Device]]:
-    """All boards with their NVML index (PCI bus order). Ones that fail to open are skipped."""
+    """All boards with their NVML index (PCI bus order).
+
+    Boards outside the job's or container's allocation are skipped, and so are lost ones, which
+    must not hide the others.
+    """
     for index in range(int(_call("nvmlDeviceGetCount"))):
         try:
             yield index, Device(_call("nvmlDeviceGetHandleByIndex", index))
-        except (NvmlNoPermissionError, NvmlNotFoundError):
-            continue  # outside this job's or container's allocation
+        except (NvmlNoPermissionError, NvmlNotFoundError, NvmlGpuLostError):
+            continue
 
 
 def device_by_uuid(uuid: str) -> Device:

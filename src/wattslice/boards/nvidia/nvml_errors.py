@@ -68,6 +68,8 @@ class NvmlNotSupportedError(NvmlError):
 class NvmlNoPermissionError(NvmlError):
     """It exists, but not for this user or container."""
 
+    hint = "not for this user; in a container NVIDIA_MIG_MONITOR_DEVICES=all shows the whole board"
+
 
 class NvmlNotFoundError(NvmlError):
     """No such device, instance or index."""

@@ -187,7 +187,10 @@ def _answers(name: str, device: nvml.Device, missing: dict[str, str]) -> bool:
 
 def energy_capability(device: nvml.Device) -> EnergyCapability:
     """Whether energy can be had. Support means that the call succeeded, not that it was > 0."""
-    probe = _probe(device)
+    try:
+        probe = _probe(device)
+    except BoardLostError as error:
+        return EnergyCapability(scope=None, method=None, reason=str(error))
     if not probe.has_power and not probe.has_energy:
         why = "; ".join(f"{name}: {reason}" for name, reason in probe.missing.items())
         return EnergyCapability(

@@ -99,7 +99,26 @@ def test_boards_shows_what_is_here(sim):
     with contextlib.redirect_stdout(text):
         assert run("boards", "--json") == 0
     found = json.loads(text.getvalue())["boards"]
-    assert [b["identity"]["uuid"] for b in found] == [sim.uuid(0), sim.uuid(1)]
+    assert [b["identity"]["uuid"] for b in found[:2]] == [sim.uuid(0), sim.uuid(1)]
+    assert [b["identity"]["kind"] for b in found] == ["nvidia", "nvidia", "cpu"]
+
+
+@on_simulator()
+def test_boards_without_nvidia_shows_the_cpu_and_says_why(sim):
+    import contextlib
+    import io
+
+    sim.fault("nvmlInit*", 18)
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        assert run("boards", "--json") == 0
+    found = json.loads(text.getvalue())
+    assert [b["identity"]["kind"] for b in found["boards"]] == ["cpu"]
+    assert "LIB_RM_VERSION_MISMATCH (18)" in found["no_nvidia_board"]
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        assert run("boards") == 0
+    assert "reload the module or reboot" in text.getvalue()
 
 
 @on_simulator()

@@ -477,6 +477,51 @@ def test_kill_9_between_two_steps_leaves_what_restore_puts_right(function, tmp_p
     finish(start(find_and_repair, tmp_path))
 
 
+LAYOUTS = ("3g+2g", "7x1g", "4g+2g+1g", "2c.3g+1c.3g+3g", "full")
+
+
+def change_until_killed(sim, mark):
+    c = control(sim)
+    for step in range(10**6):
+        c.ensure(layout(LAYOUTS[step % len(LAYOUTS)]))
+        Path(mark).touch()
+
+
+def repair(sim):
+    c = control(sim)
+    c.restore(c.snapshot())
+    on, instances = shape(c)
+    names = sorted(name.split("@")[0] for name, _ in instances)
+    complete = {
+        (): not on,
+        ("2g.20gb", "3g.40gb"): True,
+        ("1g.10gb",) * 7: True,
+        ("1g.10gb", "2g.20gb", "4g.40gb"): True,
+        ("3g.40gb", "3g.40gb"): True,
+    }
+    assert complete.get(tuple(names)), instances
+    assert all(cis for _, cis in instances)
+    for text in LAYOUTS:
+        c.ensure(layout(text))
+
+
+def test_kill_9_at_any_time_leaves_what_restore_puts_right(tmp_path):
+    import random
+
+    rng = random.Random(7)
+    for attempt in range(4):
+        mark = tmp_path / f"mark{attempt}"
+        process = start(change_until_killed, tmp_path, arguments={"mark": str(mark)})
+        deadline = time.monotonic() + 30
+        while not mark.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, 0.2))
+        assert process.poll() is None, process.communicate()[0]
+        process.kill()
+        process.communicate()
+        finish(start(repair, tmp_path))
+
+
 # --- random ------------------------------------------------------------------------------------
 
 

@@ -163,6 +163,15 @@ def test_gpustat_102_a_board_outside_the_containers_allocation_is_skipped(sim):
     assert [nvml.uuid(d) for _, d in nvml.devices()] == [sim.uuid(1)]
 
 
+@on_simulator(f"{A100},{A100}")
+def test_a_lost_board_does_not_hide_the_others(sim):
+    from wattslice.boards.nvidia.board import discover
+
+    nvml.ensure_open()
+    sim.fault("nvmlDeviceGetHandleByIndex*", 15, 1, 1)
+    assert [b.identity.uuid for b in discover()] == [sim.uuid(1)]
+
+
 @on_simulator(A100)
 def test_the_stand_in_is_recognised(sim):
     assert nvml.is_simulated()

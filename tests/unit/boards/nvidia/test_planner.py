@@ -267,7 +267,7 @@ def _wishes(draw):
     return geometry, chosen
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(_wishes())
 def test_plans_are_valid_and_refusals_are_right_on_every_board(wish):
     geometry, profiles = wish
