@@ -75,7 +75,7 @@ class Work:
     covered_s: float
     data_s: float
     durations_s: FloatArray  # of the whole steps inside
-    samples_by_curve: float  # the same work from the curve of samples done over time
+    samples_by_curve: float  # the same work, from the curve of samples done over time
 
 
 def work_in_window(steps: Steps, start_s: float, end_s: float) -> Work:
@@ -83,8 +83,10 @@ def work_in_window(steps: Steps, start_s: float, end_s: float) -> Work:
     inside = np.clip(np.minimum(steps.end_s, end_s) - np.maximum(steps.begin_s, start_s), 0.0, None)
     share = inside / (steps.end_s - steps.begin_s)
     whole = (steps.begin_s >= start_s) & (steps.end_s <= end_s)
-    times = np.concatenate(([steps.begin_s[0]], steps.end_s))
-    done = np.concatenate(([0.0], np.cumsum(steps.samples)))
+    # Samples done over time: rising in a step, flat between two.
+    total = np.cumsum(steps.samples)
+    times = np.column_stack((steps.begin_s, steps.end_s)).ravel()
+    done = np.column_stack((total - steps.samples, total)).ravel()
     at_start, at_end = np.interp([start_s, end_s], times, done)
     return Work(
         steps=float(share.sum()),

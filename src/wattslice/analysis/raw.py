@@ -15,6 +15,7 @@ from wattslice.records.run import RunRecord
 
 FloatArray = npt.NDArray[np.float64]
 STEP_COLUMNS = ("slice_index", "step", "start_s", "end_s", "data_s", "samples")
+CLOCK_NOISE_S = 1e-6
 
 
 class RawFileError(ValueError):
@@ -25,8 +26,8 @@ class RawFileError(ValueError):
 class Steps:
     """The steps of one worker in order of time; times in s on CLOCK_MONOTONIC."""
 
-    begin_s: FloatArray  # the step boundary before the step
-    end_s: FloatArray  # the step boundary after it
+    begin_s: FloatArray
+    end_s: FloatArray
     data_s: FloatArray
     samples: FloatArray
 
@@ -66,8 +67,8 @@ def verify_raw(run_dir: Path, record: RunRecord) -> None:
 def read_steps(path: Path) -> dict[int, Steps]:
     """Read steps.parquet, by index of the slice.
 
-    Step ends are step boundaries: a step begins at the end of the step before it, so that steps
-    tile the time without gaps. Where the step before is not recorded, it begins at `start_s`.
+    Step ends are step boundaries: while a worker trains without a pause, a step starts where the
+    one before it ended.
     """
     try:
         table = pq.read_table(path, columns=list(STEP_COLUMNS), partitioning=None)
@@ -78,12 +79,10 @@ def read_steps(path: Path) -> dict[int, Steps]:
     for index in np.unique(columns["slice_index"]):
         own = np.flatnonzero(columns["slice_index"] == index)
         own = own[np.argsort(columns["end_s"][own], kind="stable")]
-        start, end = columns["start_s"][own], columns["end_s"][own]
-        number = columns["step"][own]
-        begin = start.copy()
-        follows = (np.diff(number) == 1) & (end[:-1] <= start[1:])
-        begin[1:][follows] = end[:-1][follows]
+        begin, end = columns["start_s"][own], columns["end_s"][own]
         if not (end > begin).all():
             raise RawFileError(f"{path}: slice {int(index)} has a step that takes no time")
+        if not (begin[1:] >= end[:-1] - CLOCK_NOISE_S).all():
+            raise RawFileError(f"{path}: slice {int(index)} has steps that overlap")
         workers[int(index)] = Steps(begin, end, columns["data_s"][own], columns["samples"][own])
     return workers

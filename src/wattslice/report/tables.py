@@ -206,7 +206,8 @@ def _ratios(data: FigureData) -> Table:
 
 def _flags(row: Mapping[Any, Any]) -> list[str]:
     """What a reader should know of a run that has a measurement."""
-    flags = [f for f in str(row["energy_flags"] or "").split(";") if f and f != "<NA>"]
+    said = ("", "<NA>", "None", "modelled", "simulated")  # the labels say these for all runs
+    flags = [flag for flag in str(row["energy_flags"]).split(";") if flag not in said]
     if row["warmup_steady"] is not pd.NA and row["warmup_steady"] is False:
         flags.append("warm-up was not steady")
     if row["conservation_ok"] is not pd.NA and row["conservation_ok"] is False:

@@ -123,39 +123,49 @@ def test_percentiles_of_whole_steps(tmp_path: Path) -> None:
     assert worker.data_wait_share.value == pytest.approx(20 * 0.05 / 3.0)
 
 
-def test_time_between_steps_belongs_to_the_next_step(tmp_path: Path) -> None:
-    steps = [
+def rows_of(intervals: list[tuple[float, float]], samples: int = 4) -> list[dict[str, object]]:
+    return [
         {
             "slice_index": 0,
             "step": i,
-            "start_s": START_S + i + 0.3,  # 0.3 s of loading that the loop did not count
-            "end_s": START_S + i + 1,
+            "start_s": START_S + start,
+            "end_s": START_S + end,
             "data_s": 0.0,
-            "samples": 4,
+            "samples": samples,
             "loss": 1.0,
         }
-        for i in range(10)
+        for i, (start, end) in enumerate(intervals)
     ]
+
+
+def test_a_pause_before_the_window_costs_nothing(tmp_path: Path) -> None:
+    warm_up = [(float(i), i + 1.0) for i in range(3)]
+    steps = rows_of(warm_up + [(i + 7.5, i + 8.5) for i in range(10)])
+    truth = Truth(window=(START_S + 7.5, START_S + 17.5))
+    metrics = run_metrics(make_run(tmp_path, truth, steps), None, energy=constant_power)
+    assert metrics.workers[0].steps.value == pytest.approx(10.0)
+    assert metrics.throughput_samples_s.value == pytest.approx(4.0)
+    assert metrics.conservation is not None
+    assert metrics.conservation.ok
+
+
+def test_time_that_no_step_accounts_for_makes_no_throughput(tmp_path: Path) -> None:
+    steps = rows_of([(i + 0.3, i + 1.0) for i in range(10)])
     truth = Truth(window=(START_S + 2, START_S + 8))
     metrics = run_metrics(make_run(tmp_path, truth, steps), None, energy=constant_power)
-    assert metrics.throughput_samples_s.value == pytest.approx(4.0)
-    assert metrics.step_p50_s.value == pytest.approx(1.0)
+    assert metrics.throughput_samples_s.value is None
+    assert "70.00 % of the window" in (metrics.throughput_samples_s.reason or "")
+
+
+def test_overlapping_steps_are_refused(tmp_path: Path) -> None:
+    steps = rows_of([(0.0, 1.0), (0.5, 2.0), (2.0, 3.0)])
+    run_dir = make_run(tmp_path, Truth(window=(START_S, START_S + 3)), steps)
+    with pytest.raises(RawFileError, match="slice 0 has steps that overlap"):
+        run_metrics(run_dir, None, energy=constant_power)
 
 
 def test_a_lost_step_makes_no_throughput(tmp_path: Path) -> None:
-    steps = [
-        {
-            "slice_index": 0,
-            "step": i,
-            "start_s": START_S + i,
-            "end_s": START_S + i + 1,
-            "data_s": 0.0,
-            "samples": 4,
-            "loss": 1.0,
-        }
-        for i in range(10)
-        if i != 5
-    ]
+    steps = rows_of([(float(i), i + 1.0) for i in range(10) if i != 5])
     truth = Truth(window=(START_S + 2, START_S + 8))
     metrics = run_metrics(make_run(tmp_path, truth, steps), None, energy=constant_power)
     assert metrics.throughput_samples_s.value is None

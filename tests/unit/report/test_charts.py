@@ -153,6 +153,17 @@ def test_numbers_in_the_figure_are_those_of_the_tables(data: FigureData) -> None
     )
 
 
+def test_a_workload_without_a_value_has_no_empty_panel(tmp_path: Path) -> None:
+    truths = [
+        Truth(),
+        Truth(placement="vit.solo", workloads={0: "vit"}, outcome="oom", window=None),
+    ]
+    figure = charts.build("throughput", data_of(tmp_path, truths))
+    assert figure.spec["transform"] == [{"filter": {"field": "workload", "oneOf": ["cnn"]}}]
+    assert figure.spec["columns"] == 1
+    assert "1 of 2 cells have no value; see Outcomes for why" in figure.spec["title"]["subtitle"]
+
+
 def test_power_trace_has_samples_window_and_idle(data: FigureData) -> None:
     rows = charts.build("power_trace", data).datasets["traces"]
     panels = {row["panel"] for row in rows}

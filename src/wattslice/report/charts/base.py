@@ -345,12 +345,14 @@ def panel_facet(by: str) -> Any:
 
 def small_multiples(layer: Any, by: str, rows: Sequence[Row], dataset: str) -> Any:
     """Facets by a field, in columns that a page may reduce; rows are 13 px per mark."""
-    count = len({row[by] for row in rows if by in row})
-    return layer.properties(width=PANEL_WIDTH, height=alt.Step(13)).facet(
+    panels = sorted({row[by] for row in rows if by in row})
+    chart = layer.properties(width=PANEL_WIDTH, height=alt.Step(13)).facet(
         facet=panel_facet(by),
-        columns=max(1, min(COLUMNS, count)),
+        columns=max(1, min(COLUMNS, len(panels))),
         data=alt.NamedData(name=dataset),
     )
+    # A panel without a mark would only take room.
+    return chart.transform_filter(alt.FieldOneOfPredicate(field=by, oneOf=panels))
 
 
 # --- finishing ---------------------------------------------------------------------------------
