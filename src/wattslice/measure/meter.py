@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import queue
 import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from types import TracebackType
@@ -63,28 +63,46 @@ class _Request:
 _STOP = _Request(None, threading.Event())
 
 
+class _Requests:
+    """Requests to the sampler, which waits for them and for its next deadline at the same time.
+
+    A lock with a time-out is the cheapest such wait; a queue's costs an exception per sample.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Request] = deque()
+        self._wake = threading.Lock()
+        self._wake.acquire()
+
+    def put(self, request: _Request) -> None:
+        self._waiting.append(request)
+        with contextlib.suppress(RuntimeError):  # it is awake already
+            self._wake.release()
+
+    def take(self) -> _Request | None:
+        return self._waiting.popleft() if self._waiting else None
+
+    def wait(self, timeout_s: float) -> _Request | None:
+        """The next request, or None once `timeout_s` has passed. For the sampler only."""
+        while not self._waiting:
+            # The lock may be open still from a request that was taken without waiting.
+            if timeout_s <= 0 or not self._wake.acquire(timeout=timeout_s):
+                return None
+        return self.take()
+
+
 class _Deadlines:
     """Moments `origin + k x period`: absolute, so that delays do not add up."""
 
     def __init__(self, origin_s: float, period_s: float) -> None:
         self._origin_s = origin_s
-        self._period_s = period_s
-        self._index = 1
-
-    @property
-    def due_s(self) -> float:
-        return self._origin_s + self._index * self._period_s
-
-    def met(self, now_s: float) -> int:
-        """Go to the next deadline after now; how many had to be skipped (not made up for)."""
-        first = self._index + 1
-        self.forgo(now_s)
-        self._index = max(self._index, first)
-        return self._index - first
+        self.period_s = period_s
+        self.due_s = origin_s + period_s
 
     def forgo(self, now_s: float) -> None:
         """Drop the deadlines up to now without counting them as missed."""
-        self._index = max(self._index, int((now_s - self._origin_s) / self._period_s) + 1)
+        index = int((now_s - self._origin_s) / self.period_s) + 1
+        self.due_s = max(self.due_s, self._origin_s + index * self.period_s)
 
 
 class Meter:
@@ -114,11 +132,12 @@ class Meter:
         self._no_source_reason = no_source_reason
         self._samples: list[Sample] = []
         self._marks: dict[str, float] = {}
-        self._requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+        self._requests = _Requests()
+        self._deadlines = _Deadlines(0.0, 1.0 / rate_hz)
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self._reason: str | None = None
-        self._good = 0
+        self._good = False  # a reading was had
         self._errors = 0
         self._missed = 0
         self._cpu_s: float | None = None
@@ -276,43 +295,65 @@ class Meter:
     def _sample_until_stopped(self, source: PowerSource) -> None:
         self._read(source)
         self._start_s = self._samples[-1].t_s
-        deadlines = _Deadlines(self._start_s, 1.0 / self._rate_hz)
+        self._deadlines = _Deadlines(self._start_s, 1.0 / self._rate_hz)
         recheck_s = self._start_s + _RECHECK_S
-        request: _Request | None = None
-        burst = self._good > 0
+        burst = self._good
         while True:
-            if not self._ready.is_set() and (
-                self._good or time.monotonic() > self._start_s + _GRACE_S
-            ):
+            if self._good:
                 self._ready.set()
+            request = None
             if burst:
                 request = self._burst(source)
-                deadlines.forgo(time.monotonic())
+                self._deadlines.forgo(time.monotonic())
             if request is None:
-                request = self._wait_until(deadlines.due_s)
-            self._read(source)
+                # Until the first good sample, look after each one whether start() may return.
+                until_s = recheck_s if self._ready.is_set() else 0.0
+                request = self._sample_regularly(source, until_s)
             if request is None:
-                self._missed += deadlines.met(time.monotonic())
                 burst = time.monotonic() > recheck_s
                 if burst:
                     recheck_s = math.inf
-            elif request is _STOP:
+                if time.monotonic() > self._start_s + _GRACE_S:
+                    self._ready.set()
+                continue
+            self._read(source)
+            if request is _STOP:
                 self._end_s = self._samples[-1].t_s
                 # So that the last window has readings on both sides of its end.
                 self._burst(source)
                 return
-            else:
-                request.sample = self._samples[-1]
-                request.done.set()
-                burst = request.label is not None
-            request = None
+            request.sample = self._samples[-1]
+            request.done.set()
+            burst = request.label is not None
 
-    def _wait_until(self, due_s: float) -> _Request | None:
-        left_s = due_s - time.monotonic()
-        try:
-            return self._requests.get(True, left_s) if left_s > 0 else self._requests.get(False)
-        except queue.Empty:
-            return None
+    def _sample_regularly(self, source: PowerSource, until_s: float) -> _Request | None:
+        """Sample at the deadlines until a request comes, or, after a sample, `until_s` is past.
+
+        This is where a measurement spends its time: nothing here is done that need not be.
+        """
+        monotonic, read, wait, deadlines = (
+            time.monotonic,
+            self._read,
+            self._requests.wait,
+            self._deadlines,
+        )
+        period_s, due_s = deadlines.period_s, deadlines.due_s
+        while True:
+            request = wait(due_s - monotonic())
+            if request is not None:
+                deadlines.due_s = due_s
+                return request
+            read(source)
+            due_s += period_s
+            now = monotonic()
+            if now > due_s:
+                # Deadlines that have passed are skipped, not made up for in a bunch.
+                late = math.ceil((now - due_s) / period_s)
+                self._missed += late
+                due_s += late * period_s
+            if now > until_s:
+                deadlines.due_s = due_s
+                return None
 
     def _burst(self, source: PowerSource) -> _Request | None:
         """Read closely until the counter has moved; None, or the request that ended it early.
@@ -333,7 +374,7 @@ class Meter:
             due_s = max(due_s + spacing_s, time.monotonic())
             if due_s > end_s:
                 break
-            request = self._wait_until(due_s)
+            request = self._requests.wait(due_s - time.monotonic())
             if request is not None:
                 return request
             self._read(source)
@@ -356,19 +397,12 @@ class Meter:
         self._samples.append(sample)
         if sample.error is not None:
             self._errors += 1
-        if (
-            sample.power_w is not None
-            or sample.energy_j is not None
-            or sample.power_average_w is not None
-        ):
-            self._good += 1
+        if not self._good:
+            values = (sample.power_w, sample.energy_j, sample.power_average_w)
+            self._good = any(value is not None for value in values)
 
     def _answer_the_rest(self) -> None:
         """Nobody may wait for a sampler that has ended."""
         self._stopping = True
-        while True:
-            try:
-                request = self._requests.get_nowait()
-            except queue.Empty:
-                return
+        while (request := self._requests.take()) is not None:
             request.done.set()
