@@ -17,7 +17,7 @@ rule aggregate:
     shell:
         r"""
         python ${{WATTSLICE_SCRIPTS}}/aggregate.py --campaign {input.campaign:q} \
-            2> {log:q}
+            2>{log:q}
         """
 
 
@@ -36,5 +36,5 @@ rule analyse:
     shell:
         r"""
         python ${{WATTSLICE_SCRIPTS}}/analyse.py --campaign {input.campaign:q} \
-            --out {output:q} 2> {log:q}
+            --out {output:q} 2>{log:q}
         """

@@ -1,4 +1,5 @@
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +10,12 @@ if str(SOURCE) not in sys.path:
 from snakemake.exceptions import WorkflowError
 
 from wattslice.config.campaign import Campaign, ConfigError, export_source
-from wattslice.config.start import CampaignLock, check_disk, pending_runs
+from wattslice.config.start import (
+    CampaignLock,
+    check_disk,
+    pending_runs,
+    preflight_passed,
+)
 from wattslice.provenance.code import code_digest
 from wattslice.report.figure_list import FIGURES
 from wattslice.train import progress
@@ -89,7 +95,7 @@ def report_figure(figure):
     shown = next(name for name in ("svg", "png", "pdf", "html") if name in FORMATS)
     flagged = report(
         f"{RESULTS}/figures/{figure.name}.{shown}",
-        caption="../report/figure.rst",
+        caption=f"../report/{figure.name}.rst",
         category=figure.category,
         labels={"figure": figure.title, "question": figure.question},
     )
@@ -112,21 +118,30 @@ def other_figures():
 
 
 def start_campaign():
-    """Checks that come before anything is run; they cost a second campaign nothing."""
+    """Everything that can stop a campaign stops it here, before anything is run."""
     try:
         check_disk(Path(RESULTS), CAMPAIGN.config.min_free_mib)
         LOCK.acquire()
     except ConfigError as error:
         raise WorkflowError(str(error))
+    if workflow.local_exec and not preflight_passed(CAMPAIGN, Path(RESULTS)):
+        request = CAMPAIGN.request
+        script("preflight.py", "--request", request, "--campaign", RESULTS)
+    board_session("--begin")
     progress.begin(Path(RESULTS), pending_runs(CAMPAIGN, Path(RESULTS)))
     print(f"campaign {CAMPAIGN.name}: {len(CAMPAIGN.runs)} runs, results in {RESULTS}")
-    board_session("--begin")
 
 
-def board_session(flags=""):
+def board_session(*flags):
     """Save the state of a board that the campaign may re-partition, or put it back."""
     if CAMPAIGN.config.board.mig == "managed" and workflow.local_exec:
-        request = CAMPAIGN.board_request()
-        shell(
-            "python ${{WATTSLICE_SCRIPTS}}/restore.py --request {request:q} --campaign {RESULTS:q} {flags}"
+        script(
+            "restore.py", "--board", CAMPAIGN.board_json, "--campaign", RESULTS, *flags
         )
+
+
+def script(name, *arguments):
+    """Run a script of the workflow now, outside of the DAG."""
+    path = Path(workflow.basedir) / "workflow" / "scripts" / name
+    if subprocess.run([sys.executable, path, *arguments], check=False).returncode:
+        raise WorkflowError(f"{name} failed: see the message above")

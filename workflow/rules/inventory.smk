@@ -13,7 +13,7 @@ rule campaign:
     shell:
         r"""
         python ${{WATTSLICE_SCRIPTS}}/campaign.py --config {params.config:q} \
-            --out {output:q} 2> {log:q}
+            --out {output:q} 2>{log:q}
         """
 
 
@@ -28,10 +28,10 @@ rule inventory:
     resources:
         board=1,
     params:
-        request=CAMPAIGN.board_request(),
+        board=CAMPAIGN.board_json,
         code=script_code("inventory.py"),
     shell:
         r"""
-        python ${{WATTSLICE_SCRIPTS}}/inventory.py --request {params.request:q} \
-            --out {output:q} 2> {log:q}
+        python ${{WATTSLICE_SCRIPTS}}/inventory.py --board {params.board:q} --out {output:q} \
+            2>{log:q}
         """

@@ -15,5 +15,5 @@ rule metrics:
     shell:
         r"""
         python ${{WATTSLICE_SCRIPTS}}/metrics.py --record {input.record:q} \
-            --idle {input.idle:q} --out {output:q} 2> {log:q}
+            --idle {input.idle:q} --out {output:q} 2>{log:q}
         """

@@ -17,7 +17,7 @@ rule figures:
     shell:
         r"""
         python ${{WATTSLICE_SCRIPTS}}/figures.py --campaign {input.campaign:q} \
-            --formats {params.formats} 2> {log:q}
+            --formats {params.formats} 2>{log:q}
         """
 
 
@@ -45,5 +45,5 @@ rule report:
     shell:
         r"""
         python ${{WATTSLICE_SCRIPTS}}/report.py --campaign {input.campaign:q} \
-            --out {output:q} 2> {log:q}
+            --out {output:q} 2>{log:q}
         """

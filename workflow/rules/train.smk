@@ -2,8 +2,7 @@
 # `exec` makes the launcher a child of Snakemake itself, so that it ends when Snakemake is killed.
 rule train:
     input:
-        inventory=ancient("<campaign>/inventory.json"),
-        partition=ancient("<campaign>/partitions/{layout}.json"),
+        partition="<campaign>/partitions/{layout}.json",
     output:
         record="<run>/run.json",
         steps="<run>/steps.parquet",
@@ -25,5 +24,5 @@ rule train:
         r"""
         exec python -m wattslice.train --spec {params.spec:q} --code {params.code} \
             --run {params.run:q} --campaign {params.campaign:q} --record {output.record:q} \
-            2> {log:q}
+            2>{log:q}
         """

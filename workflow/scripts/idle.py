@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from wattslice.boards.discover import find_board
+from wattslice.boards.discover import board_of
 from wattslice.boards.errors import BoardError
 from wattslice.config.layout import Layout
 from wattslice.config.models import BoardConfig, MeasureConfig
@@ -23,10 +23,9 @@ parser.add_argument("--out", required=True, type=Path)
 arguments = parser.parse_args()
 die_with_parent(os.getppid(), signal.SIGTERM)
 settings = json.loads(arguments.settings)
-config = BoardConfig.model_validate(settings["board"])
 try:
     record = measure_idle(
-        find_board(config.kind, config.select, config.mig, config.power_model),
+        board_of(BoardConfig.model_validate(settings["board"])),
         Layout.parse(arguments.layout),
         MeasureConfig.model_validate(settings["measure"]),
         settings,

@@ -4,20 +4,21 @@ import argparse
 import sys
 from pathlib import Path
 
+from wattslice.boards.discover import board_of
 from wattslice.boards.errors import BoardError
 from wattslice.boards.partition import try_layout
-from wattslice.boards.request import BoardRequest
 from wattslice.config.layout import Layout
+from wattslice.config.models import BoardConfig
 from wattslice.files import write_json
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--request", required=True, help="what the campaign asks of the board, JSON")
+parser.add_argument("--board", required=True, help="the campaign's board, JSON")
 parser.add_argument("--layout", required=True)
 parser.add_argument("--out", required=True, type=Path)
 arguments = parser.parse_args()
-request = BoardRequest.model_validate_json(arguments.request)
 try:
-    record = try_layout(request.find(), Layout.parse(arguments.layout))
+    board = board_of(BoardConfig.model_validate_json(arguments.board))
+    record = try_layout(board, Layout.parse(arguments.layout))
 except BoardError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 write_json(arguments.out, record.model_dump(mode="json"))

@@ -4,20 +4,21 @@ import argparse
 import sys
 from pathlib import Path
 
+from wattslice.boards.discover import board_of
 from wattslice.boards.errors import BoardError
-from wattslice.boards.request import BoardRequest
 from wattslice.boards.session import begin_session, end_session
+from wattslice.config.models import BoardConfig
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--request", required=True, help="what the campaign asks of the board, JSON")
+parser.add_argument("--board", required=True, help="the campaign's board, JSON")
 parser.add_argument("--campaign", required=True, type=Path, help="folder of the campaign")
 parser.add_argument("--begin", action="store_true", help="save the state instead")
 arguments = parser.parse_args()
-request = BoardRequest.model_validate_json(arguments.request)
 try:
+    board = board_of(BoardConfig.model_validate_json(arguments.board))
     if arguments.begin:
-        begin_session(arguments.campaign, request.find())
-    elif end_session(arguments.campaign, request.find()):
+        begin_session(arguments.campaign, board)
+    elif end_session(arguments.campaign, board):
         print("the board is as it was before the campaign")
 except BoardError as error:
     sys.exit(f"{type(error).__name__}: {error}")

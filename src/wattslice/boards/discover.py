@@ -10,6 +10,7 @@ from wattslice.boards.base import Board, MigPolicy
 from wattslice.boards.cpu.board import CpuBoard
 from wattslice.boards.cpu.power_model import PowerModelLike
 from wattslice.boards.errors import BoardError, BoardNotFoundError
+from wattslice.config.models import BoardConfig
 
 Kind = Literal["auto", "cpu", "nvidia"]
 
@@ -39,6 +40,11 @@ def find_board(
     if not boards:
         raise BoardNotFoundError(f"no NVIDIA board: {reason or 'NVML reports none'}")
     return _select(boards, select)
+
+
+def board_of(config: BoardConfig) -> Board:
+    """The board of a campaign's config. Raises BoardNotFoundError with what is there."""
+    return find_board(config.kind, config.select, config.mig, config.power_model)
 
 
 def _select(boards: list[Board], select: str | None) -> Board:

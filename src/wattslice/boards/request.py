@@ -1,11 +1,11 @@
-"""What a campaign asks of its board, as the rules hand it to their scripts."""
+"""What a campaign asks of its board, as the preflight gets it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from wattslice.boards.base import Board
-from wattslice.boards.discover import find_board
+from wattslice.boards.discover import board_of
 from wattslice.config.models import BoardConfig
 from wattslice.records.base import Record
 
@@ -20,6 +20,4 @@ class BoardRequest(Record):
 
     def find(self) -> Board:
         """The board. Raises BoardNotFoundError naming what is there."""
-        return find_board(
-            self.board.kind, self.board.select, self.board.mig, self.board.power_model
-        )
+        return board_of(self.board)

@@ -70,20 +70,25 @@ class Campaign:
     def train_code(self) -> str:
         return code_digest(*TRAIN)
 
+    @cached_property
+    def board_json(self) -> str:
+        """Which board, as canonical JSON."""
+        return canonical_json(self.config.board.model_dump(mode="json"))
+
+    @cached_property
     def idle_settings(self) -> str:
         """What the idle stage depends on, as canonical JSON."""
-        measure = self.config.measure
+        fields = {"sample_hz", "idle_s", "cooldown"}
         return canonical_json(
             {
                 "board": self.config.board.model_dump(mode="json"),
-                "measure": measure.model_dump(
-                    mode="json", include={"sample_hz", "idle_s", "cooldown"}
-                ),
+                "measure": self.config.measure.model_dump(mode="json", include=fields),
             }
         )
 
-    def board_request(self) -> str:
-        """What the inventory checks the board against, as canonical JSON."""
+    @cached_property
+    def request(self) -> str:
+        """What the board and the libraries must be able to do, as canonical JSON."""
         return canonical_json(
             {
                 "board": self.config.board.model_dump(mode="json"),

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from wattslice.config.campaign import Campaign
 from wattslice.config.errors import ConfigError
+from wattslice.files import sha256_text
 
 
 class CampaignBusyError(ConfigError):
@@ -41,6 +42,7 @@ def check_disk(folder: Path, min_free_mib: int) -> None:
         )
 
 
+PREFLIGHT = "preflight.json"
 _HELD: list[TextIO] = []  # closing the file would give the lock away
 
 
@@ -69,6 +71,15 @@ class CampaignLock:
         handle.write(str(os.getpid()))
         handle.flush()
         _HELD.append(handle)
+
+
+def preflight_passed(campaign: Campaign, folder: Path) -> bool:
+    """Whether the same request passed the preflight before (then it is not checked again)."""
+    try:
+        passed = json.loads((folder / PREFLIGHT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(passed.get("request_digest") == sha256_text(campaign.request))
 
 
 def pending_runs(campaign: Campaign, folder: Path) -> int:

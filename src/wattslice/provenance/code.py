@@ -16,7 +16,8 @@ from pathlib import Path
 
 PACKAGE = "wattslice"
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
-# Data files that a module reads belong to its package folder.
+# Files that a module reads lie in these folders beside it.
+_DATA_FOLDERS = ("data", "templates")
 _DATA_SUFFIXES = (".yaml", ".csv", ".j2", ".css", ".js", ".json")
 
 
@@ -49,6 +50,19 @@ def _imports(path: Path, module: str) -> tuple[str, ...]:
     return tuple(name for name in found if name.split(".")[0] == PACKAGE and " " not in name)
 
 
+@lru_cache(maxsize=1024)
+def _data_files(path: Path) -> tuple[Path, ...]:
+    """Data files that a module names, in a data folder beside it or one level up."""
+    text = path.read_text(encoding="utf-8")
+    return tuple(
+        found
+        for folder in _DATA_FOLDERS
+        for parent in (path.parent, path.parent.parent)
+        for found in (parent / folder).glob("*")
+        if found.suffix in _DATA_SUFFIXES and found.name in text
+    )
+
+
 def _with_parents(name: str) -> Iterator[str]:
     parts = name.split(".")
     for count in range(1, len(parts) + 1):
@@ -67,8 +81,7 @@ def closure(entries: tuple[str | Path, ...], root: Path = SOURCE_ROOT) -> tuple[
     def add_file(path: Path, module: str) -> None:
         files.add(path)
         waiting.extend(_imports(path, module))
-        if module:
-            files.update(p for p in (path.parent / "data").glob("*") if p.suffix in _DATA_SUFFIXES)
+        files.update(_data_files(path))
 
     for entry in entries:
         if isinstance(entry, Path):

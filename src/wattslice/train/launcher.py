@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from wattslice.boards.base import Board
-from wattslice.boards.discover import find_board
+from wattslice.boards.discover import board_of
 from wattslice.boards.errors import BoardError, LayoutImpossibleError
 from wattslice.config.layout import Layout
 from wattslice.config.models import BoardConfig, MeasureConfig
@@ -78,11 +78,8 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
     Raises BoardError for faults of the infrastructure; then nothing is written.
     """
     started_utc, start_s = _utc(), time.monotonic()
-    board_config = BoardConfig.model_validate(spec.board)
     measure = MeasureConfig.model_validate(spec.measure)
-    board = find_board(
-        board_config.kind, board_config.select, board_config.mig, board_config.power_model
-    )
+    board = board_of(BoardConfig.model_validate(spec.board))
     out.mkdir(parents=True, exist_ok=True)
     attempt = _Attempt()
     meter = _meter(board, measure)

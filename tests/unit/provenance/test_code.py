@@ -20,9 +20,10 @@ def package(tmp_path: Path) -> Path:
         "other.py": "X = 1\n",
         "sub/__init__.py": "",
         "sub/used.py": "from .deep import name\n",
-        "sub/deep.py": "name = 1\n",
+        "sub/deep.py": "name = open('rules.yaml')\n",
         "sub/unused.py": "",
         "sub/data/rules.yaml": "a: 1\n",
+        "sub/data/unnamed.yaml": "a: 1\n",
     }
     for name, text in files.items():
         path = tmp_path / "wattslice" / name
@@ -56,6 +57,7 @@ def test_the_closure_follows_lazy_relative_parent_and_named_imports(package: Pat
         ("sub/data/rules.yaml", True),
         ("other.py", False),
         ("sub/unused.py", False),
+        ("sub/data/unnamed.yaml", False),
     ],
 )
 def test_only_files_of_the_closure_change_the_digest(
