@@ -29,6 +29,8 @@ from wattslice.measure.meter import Meter
 from wattslice.simulation.control import Control
 
 WINDOW_S = 8.0
+# Longer than the energy counter may be carried by power, so that a fault is there at the start.
+LEAD_S = 1.3
 A100, H100, GH200 = "a100-sxm4-80gb", "h100-sxm5-80gb", "gh200-96gb"
 NOT_SUPPORTED, NO_PERMISSION = 3, 4
 COUNTER = ("field:83", "field:191", "nvmlDeviceGetTotalEnergyConsumption")
@@ -87,7 +89,7 @@ class Case:
     what: str
     model: str = A100
     before: Hook = _nothing  # before the meter starts
-    during: Hook = _nothing  # when the window starts
+    running: Hook = _nothing  # when it runs, LEAD_S before the window
     energy: bool = True  # False: energy must be refused
     way: str = "counter"
     reason: str = ""  # part of the refusal's reason
@@ -113,14 +115,14 @@ FAULTY: tuple[Case, ...] = (
     Case(
         "S3",
         "counter restarts in the window",
-        during=_options(counter_reset_s=4.0),
+        running=_options(counter_reset_s=LEAD_S + 4.0),
         way="integral",
         flags=("counter-reset",),
     ),
     Case(
         "S4",
         "counter fails for the first half",
-        during=_faults(999, *COUNTER, until=4.0),
+        running=_faults(999, *COUNTER, until=LEAD_S + 4.0),
         way="integral",
         flags=("counter-incomplete",),
     ),
@@ -139,7 +141,7 @@ FAULTY: tuple[Case, ...] = (
     Case(
         "T38-frozen",
         "counter freezes in the window",
-        during=_options(counter_freeze_s=3.0),
+        running=_options(counter_freeze_s=LEAD_S + 3.0),
         way="integral",
         flags=("counter-frozen",),
     ),
@@ -162,9 +164,9 @@ FAULTY: tuple[Case, ...] = (
         "T43",
         "power fails now and then, as when polled too fast",
         before=_faults(NOT_SUPPORTED, *COUNTER),
-        during=_both(
-            _faults(NOT_SUPPORTED, "field:186", after=2.0, until=2.25),
-            _faults(NOT_SUPPORTED, "field:186", after=5.0, until=5.15),
+        running=_both(
+            _faults(NOT_SUPPORTED, "field:186", after=LEAD_S + 2.0, until=LEAD_S + 2.25),
+            _faults(NOT_SUPPORTED, "field:186", after=LEAD_S + 5.0, until=LEAD_S + 5.15),
         ),
         way="integral",
     ),
@@ -172,14 +174,16 @@ FAULTY: tuple[Case, ...] = (
         "T45",
         "power falls from 380 W just before the window",
         before=lambda control, board: control.set_trace(board, [(0.0, 380.0), (60.0, 380.0)]),
-        during=lambda control, board: control.set_trace(board, [(0.0, 120.0)]),
+        running=lambda control, board: control.set_trace(
+            board, [(0.0, 380.0), (LEAD_S - 0.1, 120.0)]
+        ),
     ),
     Case("square", "power changes each 0.37 s", before=_wave("square", 100.0, 380.0, 0.74)),
     Case("sawtooth", "power rises in 1.3 s", before=_wave("sawtooth", 100.0, 380.0, 1.3)),
     Case(
         "lost",
         "the board falls off the bus",
-        during=_options(lost_s=3.0),
+        running=_options(lost_s=LEAD_S + 3.0),
         energy=False,
         reason="lost",
     ),
@@ -203,7 +207,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def _measure(
-    control: Control, boards: Sequence[Board], during: Callable[[], None] = lambda: None
+    control: Control, boards: Sequence[Board], running: Callable[[], None] = lambda: None
 ) -> list[dict[str, Any]]:
     """One window over some boards, each with its own meter; number, result and truth."""
     numbers = {control.board_uuid(n): n for n in range(len(control.board_models()))}
@@ -214,10 +218,10 @@ def _measure(
     limits_w = [board.health().power_limit_w.value for board in boards]
     for meter in meters:
         meter.start()
+    running()
     for meter in meters:
         meter.mark("start")
     start_s = time.monotonic()
-    during()
     time.sleep(max(0.0, start_s + WINDOW_S - time.monotonic()))
     end_s = time.monotonic()
     for meter in meters:
@@ -264,11 +268,12 @@ def faulty(control: Control) -> dict[str, Any]:
     for number, case in enumerate(FAULTY):
         case.before(control, number)
 
-    def during() -> None:
+    def running() -> None:
         for number, case in enumerate(FAULTY):
-            case.during(control, number)
+            case.running(control, number)
+        time.sleep(LEAD_S)
 
-    found = _measure(control, boards, during)
+    found = _measure(control, boards, running)
     return {case.name: entry for case, entry in zip(FAULTY, found, strict=True)}
 
 

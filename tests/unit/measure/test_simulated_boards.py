@@ -172,7 +172,7 @@ def test_t40_a_disagreement_of_counter_and_integral_is_rejected(results: Results
     from wattslice.analysis.quality import load_checks
 
     result = _energy(results["T40"])
-    assert result.disagreement == pytest.approx(0.43 / 0.57, rel=0.02)
+    assert result.disagreement == pytest.approx(0.43 / 0.57, rel=0.05)
     check = next(c for c in load_checks() if c.id == "counter-and-integral")
     assert check.severity == "reject"
     assert check.good != "empty"

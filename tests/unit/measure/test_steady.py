@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -103,5 +104,12 @@ def test_a_step_costs_little_and_the_module_loads_nothing_heavy() -> None:
         "import sys, wattslice.measure.steady; "
         "print({'numpy', 'pydantic', 'torch', 'pyarrow'} & set(sys.modules))"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
     assert out.stdout.strip() == "set()"
