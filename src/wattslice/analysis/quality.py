@@ -333,17 +333,29 @@ def _is_good(check: Check, value: Value) -> bool:
 
 def _detail(check: Check, value: Value, run: _Run) -> str:
     """What stands behind a failed check, in the words of the record."""
-    if isinstance(value, tuple):
-        return ", ".join(value)
-    metrics = run.metrics
-    if check.value == "measured":
-        reason = run.record.reason
-        return run.record.outcome + (f": {reason}" if reason else "")
-    if check.value == "gross_j":
-        found = None if metrics is None else metrics.energy_reason or run.energy("reason")
-        return str(found or run.record.meter.reason or "no reason was recorded")
-    if check.value == "net_j":
-        return str(run.energy("idle_source") or "the idle power of this layout is not known")
-    if check.value == "conserved" and metrics is not None and metrics.conservation is not None:
-        return "; ".join(metrics.conservation.notes)
-    return ""
+    if check.value in _DETAILS:
+        return _DETAILS[check.value](run)
+    return ", ".join(value) if isinstance(value, tuple) else ""
+
+
+def _why_no_energy(run: _Run) -> str:
+    found = None if run.metrics is None else run.metrics.energy_reason or run.energy("reason")
+    return str(found or run.record.meter.reason or "no reason was recorded")
+
+
+def _why_not_conserved(run: _Run) -> str:
+    conservation = None if run.metrics is None else run.metrics.conservation
+    return "" if conservation is None else "; ".join(conservation.notes)
+
+
+_DETAILS: dict[str, Callable[[_Run], str]] = {
+    "measured": lambda run: ": ".join(filter(None, (run.record.outcome, run.record.reason))),
+    "gross_j": _why_no_energy,
+    "net_j": lambda run: str(
+        run.energy("idle_source") or "the idle power of this layout is not known"
+    ),
+    "conserved": _why_not_conserved,
+    "aliasing_flags": lambda run: "; ".join(
+        run.energy("notes") or ("lengthen the window, or jitter the steps",)
+    ),
+}

@@ -97,10 +97,11 @@ def energy(  # noqa: PLR0917  (the order in which its callers think of them)
     else:
         idle_w = idle.idle_w if idle is not None else None
         case = Judged(trace, window, model, counter, integral, gross, idle_w)
-        parts, more = uncertainty(case, step_s)
-        flags += more
-        base["uncertainty_parts_j"] = parts
-        base["uncertainty_j"] = math.sqrt(math.fsum(part**2 for part in parts.values()))
+        doubt = uncertainty(case, step_s)
+        flags += doubt.flags
+        base["notes"] = doubt.notes
+        base["uncertainty_parts_j"] = doubt.parts_j
+        base["uncertainty_j"] = math.hypot(*doubt.parts_j.values())
     net, more = _net(EnergyResult(**base), idle)
     return EnergyResult(**base | net, flags=tuple(dict.fromkeys(flags + more)))
 

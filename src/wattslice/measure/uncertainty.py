@@ -60,8 +60,17 @@ def power_period(trace: Trace, model: SensorModel) -> Period:
     return Period(nominal, nominal * NOMINAL_PERIOD_ERROR, "nominal")
 
 
-def uncertainty(case: Judged, step_s: Iterable[float]) -> tuple[dict[str, float], list[str]]:
-    """(parts in J to be added in squares, flags).
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """Parts in J, to be added in squares; flags; what can be done about them."""
+
+    parts_j: dict[str, float]
+    flags: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def uncertainty(case: Judged, step_s: Iterable[float]) -> Uncertainty:
+    """What is not known of a window's energy.
 
     `sensor` the card's tolerance · `edges` the window's two ends · `disagreement` of counter and
     integral · `sampling` what lies between readings · `gaps` time without readings · `beat` and
@@ -69,6 +78,7 @@ def uncertainty(case: Judged, step_s: Iterable[float]) -> tuple[dict[str, float]
     """
     parts: dict[str, float] = {}
     flags: list[str] = []
+    notes: list[str] = []
     if case.model.tolerance is None:
         flags.append("tolerance-unknown")
     else:
@@ -80,7 +90,7 @@ def uncertainty(case: Judged, step_s: Iterable[float]) -> tuple[dict[str, float]
             # Either of the two may be the wrong one; nobody can say which.
             parts["disagreement"] = abs(case.integral.joules - case.gross_j)
     if not case.trace.has_power:
-        return parts, flags
+        return Uncertainty(parts, tuple(flags))
     period = power_period(case.trace, case.model)
     values = _values(case, period)
     # The parts that follow from a sensor which does not see all of the time hold for the counter
@@ -97,10 +107,12 @@ def uncertainty(case: Judged, step_s: Iterable[float]) -> tuple[dict[str, float]
     if alias is not None:
         if alias.locked:
             flags.append("aliasing")
+            notes.append(alias.suggestion or "")
             parts["aliasing"] = _aliased(case, alias, period, values)
         else:
             parts["beat"] = _beat(case, alias, values)
-    return {name: part for name, part in parts.items() if part > 0}, flags
+    parts = {name: part for name, part in parts.items() if part > 0}
+    return Uncertainty(parts, tuple(flags), tuple(notes))
 
 
 def _values(case: Judged, period: Period) -> FloatArray:

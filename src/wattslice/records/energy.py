@@ -34,6 +34,7 @@ class EnergyResult(Record):
     coverage: float | None = None
     errors: int = 0
     flags: tuple[str, ...] = ()
+    notes: tuple[str, ...] = Field(default=(), description="what can be done about a flag")
     event_shares: dict[str, float] = Field(
         default_factory=dict,
         description="share of the readings in the window that show a clock event reason, 0..1; "

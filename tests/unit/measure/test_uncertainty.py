@@ -93,6 +93,7 @@ def test_steps_in_beat_with_the_sensor_are_flagged_and_no_others() -> None:
         read(Sensor(square(100.0, 300.0, 0.1), counter=None), times), A, B, meter(), step_s=(0.1,)
     )
     assert "aliasing" in locked.flags
+    assert "jitter the steps" in locked.notes[0]
     assert locked.uncertainty_j is not None
     assert locked.uncertainty_j > 0.5 * 8 * 200  # half of the time may have been 300 or 100 W
     free = energy(
