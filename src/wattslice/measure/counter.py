@@ -23,6 +23,9 @@ FloatArray = npt.NDArray[np.float64]
 # Farthest that a tick may lie from a window's end, s: the carried energy is then exact to the
 # error of the power (5 %) times this, which is 1 % of a 5 s window at worst.
 MAX_BRIDGE_S = 1.0
+# Farthest that a counter without power readings is carried beyond its outermost tick, s: some
+# readings of a burst, for windows that begin with the meter. The error that it makes is counted.
+MAX_OUTSIDE_S = 0.05
 # A counter that stands still this long (or for 10 periods) while power flows is frozen.
 FROZEN_S = 1.0
 # Relative error assumed for power that carries the counter over a part of a tick.
@@ -177,7 +180,7 @@ def _carried_by_slope(moment: float, readings: _Readings) -> tuple[float, float]
     if tick.size < 2:
         return None
     outside_s = max(float(tick[0]) - moment, moment - float(tick[-1]), 0.0)
-    if outside_s > 2 * readings.period_s:
+    if outside_s > max(2 * readings.period_s, MAX_OUTSIDE_S):
         return None
     right = min(max(int(np.searchsorted(tick, moment)), 1), tick.size - 1)
     span_s = float(tick[right] - tick[right - 1])
