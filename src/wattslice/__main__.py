@@ -1,0 +1,5 @@
+import sys
+
+from wattslice.cli import main
+
+sys.exit(main())
