@@ -28,7 +28,7 @@ TINY = {
         {
             "name": "tiny",
             "layouts": ["full"],
-            "workloads": ["resnet", "distilbert"],
+            "workloads": ["cnn", "distilbert"],
             "precisions": ["fp32"],
             "placements": ["solo"],
             "repeats": 1,
@@ -57,7 +57,7 @@ class Clone:
 
     def command(self, *arguments: str) -> list[str]:
         snakemake = str(Path(sys.executable).parent / "snakemake")
-        return [snakemake, "--cores", "all", "--configfile", "tiny.yaml", *arguments]
+        return [snakemake, *arguments, "--cores", "all", "--configfile", "tiny.yaml"]
 
     def environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}

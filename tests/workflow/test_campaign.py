@@ -45,7 +45,7 @@ def test_snakemakes_own_report_holds_the_figures(finished: Clone) -> None:
 
 
 BAD = {
-    "unknown workload": ({"workloads": ["resnt"]}, "did you mean 'resnet'"),
+    "unknown workload": ({"workloads": ["distilbrt"]}, "did you mean 'distilbert'"),
     "too many cores": ({"layouts": ["512c"]}, "needs 512 cores"),
     "precision the board lacks": ({"precisions": ["tf32"]}, "valid: fp32, fp32-default, bf16"),
     "zero repeats": ({"repeats": 0}, "experiments[0].repeats"),
@@ -65,11 +65,11 @@ def test_bad_input_stops_before_any_training(case: str, clone: Clone) -> None:
 
 
 def test_a_model_that_does_not_exist_stops_before_any_training(clone: Clone) -> None:
-    workload = {"resnet": {"model": "resnet10x"}}
+    workload = {"cnn": {"model": "resnet10x"}}
     clone.configure({**TINY, "workloads": workload})
     done = clone.snakemake()
     assert done.returncode != 0
-    assert "workloads.resnet" in done.stdout + done.stderr
+    assert "workloads.cnn" in done.stdout + done.stderr
     assert "resnet10t" in done.stdout + done.stderr
     assert not list(clone.folder.glob("results/tiny/runs/**/run.json"))
 

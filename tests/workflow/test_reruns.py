@@ -75,7 +75,7 @@ def test_editing_the_energy_formula_repeats_no_run(finished: Clone) -> None:
 
 
 def test_changing_one_workload_repeats_its_runs_alone(finished: Clone) -> None:
-    finished.configure({**TINY, "workloads": {"resnet": {"batch_size": 8}}})
+    finished.configure({**TINY, "workloads": {"cnn": {"batch_size": 8}}})
     assert finished.planned()["train"] == 1
 
 

@@ -73,7 +73,12 @@ def run_spec(wildcards):
 
 def run_priority(wildcards):
     """Keeps the runs of one layout together, in the campaign's randomised order."""
-    return 1000 + CAMPAIGN.priority(run_id(wildcards))
+    return 1000 + CAMPAIGN.run_priority(run_id(wildcards))
+
+
+def idle_priority(wildcards):
+    """Just before the runs of its layout, so that the layout is made once for both."""
+    return 1000 + CAMPAIGN.layout_priority(wildcards.layout)
 
 
 def whole_machine(wildcards):

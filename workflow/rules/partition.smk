@@ -28,7 +28,7 @@ rule idle:
         "<campaign>/idle/{layout}.json",
     log:
         "<campaign>/logs/idle/{layout}.log",
-    priority: 800_000
+    priority: idle_priority
     conda:
         "../../envs/wattslice.yaml"
     threads: whole_machine

@@ -45,9 +45,14 @@ class Campaign:
     def _rank(self) -> dict[str, int]:
         return {run.run_id: index for index, run in enumerate(self.runs)}
 
-    def priority(self, run_id: str) -> int:
+    def run_priority(self, run_id: str) -> int:
         """Higher runs first: layout by layout, block by block (see `expand`)."""
-        return len(self.runs) - self._rank[run_id]
+        return 2 * (len(self.runs) - self._rank[run_id])
+
+    def layout_priority(self, layout: str) -> int:
+        """Above the runs of the layout, below those of the layout before it."""
+        first = next(run for run in self.runs if run.layout == layout)
+        return self.run_priority(first.run_id) + 1
 
     @cached_property
     def layouts(self) -> list[str]:

@@ -90,8 +90,13 @@ def test_what_is_cosmetic_changes_no_digest(change: dict[str, object]) -> None:
     assert _digests() == _digests(**change)
 
 
-def test_priorities_follow_the_order_of_runs() -> None:
+def test_idle_and_runs_of_a_layout_come_together_in_the_order_of_runs() -> None:
     prepared = Campaign(campaign())
-    priorities = [prepared.priority(run.run_id) for run in prepared.runs]
-    assert priorities == sorted(priorities, reverse=True)
-    assert len(set(priorities)) == len(priorities)
+    order = [(prepared.run_priority(run.run_id), run.layout, "run") for run in prepared.runs]
+    order += [(prepared.layout_priority(name), name, "idle") for name in prepared.layouts]
+    order.sort(reverse=True)
+    assert [kind for _, _, kind in order].count("idle") == 2
+    assert order[0][1:] == ("full", "idle")
+    assert [layout for _, layout, _ in order] == ["full"] * 9 + ["2x1c"] * 17
+    assert order[9][1:] == ("2x1c", "idle")
+    assert len({priority for priority, _, _ in order}) == len(order)
