@@ -3,11 +3,17 @@
 `runs` has a row per run, `slices` one per worker, `cells` one per run and workload (a mix has
 several), `summary` one per layout x placement x workload x precision with the median over repeats
 and its bootstrap interval. A null figure has its reason in the column `<figure>_reason`.
+
+No value is dropped for being far from the others. A run that a named quality check rejects (see
+`wattslice.analysis.quality`) keeps its figures in `runs` and `slices`, and has none in `cells` and
+`summary`: it enters no median, ratio or claim, and the reason names the check. Runs on a simulated
+board keep them, as a rehearsal is there to show the whole report and no claim rests on it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +25,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from wattslice.analysis.attribution import Method, SliceUse, attribute
 from wattslice.analysis.raw import read_run
 from wattslice.analysis.statistics import estimate
 from wattslice.config.spec import Assignment, RunSpec
 from wattslice.files import replacing, sha256_file
+from wattslice.records.board import SliceState
 from wattslice.records.metrics import RunMetrics, WorkerMetrics
-from wattslice.records.run import RunRecord
+from wattslice.records.run import MEASURED_OUTCOMES, RunRecord
 
 TABLES = ("runs", "slices", "cells", "summary")
 # Figures of a run and workload that the summary gives with an interval, and their units.
@@ -34,12 +42,16 @@ FIGURE_UNITS: dict[str, str] = {
     "samples_per_j": "samples/J",
     "samples_per_net_j": "samples/J",
     "mean_power_w": "W",
+    "idle_w": "W",
     "step_p50_s": "s",
     "step_p95_s": "s",
     "peak_memory_mib": "MiB",
     "data_wait_share": "1",
 }
 KEY = ("layout", "placement", "workload", "precision")
+ENERGY_FIGURES = ("samples_per_j", "samples_per_net_j", "mean_power_w", "idle_w")
+# Energy of a slice is an estimate by this rule; no activity reading is needed for it.
+ATTRIBUTION: Method = "slice-share"
 _CSV_FLOAT = "%.9g"
 
 
@@ -149,6 +161,13 @@ def placement_kind(placement: str) -> str:
     return parts[1] if len(parts) > 1 else placement
 
 
+def _rejected(run: CollectedRun, *concerns: str) -> str | None:
+    """Why figures of a measured run may not be used by the checks; None where they may."""
+    if run.record.simulated or run.record.outcome not in MEASURED_OUTCOMES:
+        return None
+    return run.metrics.quality.reject_reason(*concerns)
+
+
 def _modelled(run: CollectedRun) -> bool:
     return run.metrics.energy is not None and run.metrics.energy.modelled
 
@@ -165,7 +184,14 @@ def _energy_labels(run: CollectedRun) -> dict[str, Any]:
 def _run_row(run: CollectedRun) -> dict[str, Any]:
     metrics, record, energy = run.metrics, run.record, run.metrics.energy
     steady = [w.warmup_steady for w in metrics.workers]
+    quality = metrics.quality
+    window_s = metrics.window_s.value
     row = _labels(run) | {
+        "badge": quality.badge,
+        "quality_why": "; ".join(finding.message for finding in quality.findings) or None,
+        "quality_rejects": ";".join(f.check for f in quality.findings if f.severity == "reject"),
+        "quality_flags": ";".join(f.check for f in quality.findings if f.severity == "flag"),
+        "quality_skipped": ";".join(quality.skipped),
         "workload": metrics.workload,
         "workers": len(metrics.workers),
         "window_s": metrics.window_s.value,
@@ -180,6 +206,9 @@ def _run_row(run: CollectedRun) -> dict[str, Any]:
         "gross_j": None if energy is None else energy.gross_j,
         "net_j": None if energy is None else energy.net_j,
         "idle_w": None if energy is None else energy.idle_w,
+        "idle_j": None
+        if energy is None or energy.idle_w is None or window_s is None
+        else energy.idle_w * window_s,
         "mean_power_w": metrics.mean_power_w.value,
         "samples_per_j": metrics.samples_per_j.value,
         "samples_per_j_reason": metrics.samples_per_j.reason,
@@ -216,8 +245,62 @@ def _flag(value: object) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _worker_row(run: CollectedRun, worker: WorkerMetrics) -> dict[str, Any]:
+def compute_units(state: SliceState) -> tuple[int | None, str | None]:
+    """Size of a slice and its unit: SMs, CPU cores, or compute slices by its profile's name."""
+    if state.sm_count:
+        return state.sm_count, "SM"
+    if state.cores:
+        return len(state.cores), "core"
+    match = re.match(r"(\d+)g\b", state.profile.removeprefix("1c."))
+    return (int(match[1]), "compute slice") if match else (None, None)
+
+
+def _energy_shares(run: CollectedRun) -> tuple[dict[int, float], str | None]:
+    """Estimated energy above idle of each busy slice, J, by index; or the reason for none."""
+    state, energy = run.record.layout_state, run.metrics.energy
+    if state is None or len(state.slices) < 2:
+        return {}, "one slice: the energy of the board is that of the run"
+    if energy is None or energy.gross_j is None:
+        return {}, run.metrics.energy_reason or "no energy"
+    busy = {worker.slice_index for worker in run.metrics.workers}
+    uses = []
+    for own in state.slices:
+        units, _ = compute_units(own)
+        if units is None:
+            return {}, f"the size of slice {own.index} ({own.profile}) is not known"
+        uses.append(SliceUse(own.index, float(units), busy=own.index in busy))
+    idle_j = None if energy.idle_w is None else energy.idle_w * energy.window_s
+    found = attribute(ATTRIBUTION, energy.gross_j, idle_j, uses)
+    if found.shares_j is None:
+        return {}, found.reason
+    return found.shares_j, "; ".join(found.notes) or None
+
+
+def _worker_row(
+    run: CollectedRun, worker: WorkerMetrics, shares: tuple[dict[int, float], str | None]
+) -> dict[str, Any]:
+    state = run.record.layout_state
+    own = next((s for s in state.slices if s.index == worker.slice_index), None) if state else None
+    units, unit = compute_units(own) if own is not None else (None, None)
+    record = next((w for w in run.record.workers if w.slice.index == worker.slice_index), None)
+    memory = None if record is None else record.memory
+    share_j = shares[0].get(worker.slice_index)
+    samples = worker.samples.value
     return _labels(run) | {
+        "badge": run.metrics.quality.badge,
+        "board_uuid": run.metrics.board_uuid,
+        "compute_units": units,
+        "compute_unit": unit,
+        "memory_limit_mib": None if own is None else own.memory_mib,
+        "rss_base_mib": None if memory is None else memory.rss_base_mib,
+        "rss_mib": None if memory is None else memory.rss_mib,
+        "cuda_allocated_mib": None if memory is None else memory.cuda_allocated_mib,
+        "cuda_reserved_mib": None if memory is None else memory.cuda_reserved_mib,
+        "energy_estimate_j": share_j,
+        "samples_per_j_estimate": samples / share_j if samples and share_j else None,
+        "energy_estimate_method": None if share_j is None else ATTRIBUTION,
+        "energy_estimate_note": shares[1],
+        **_energy_labels(run),
         "slice_index": worker.slice_index,
         "slice": worker.slice_name,
         "profile": worker.profile,
@@ -253,6 +336,7 @@ def _definitions(spec: RunSpec) -> dict[str, Assignment]:
 def _cell_rows(run: CollectedRun) -> list[dict[str, Any]]:
     """A row per workload of the run. Energy per sample of a mix is null: its energy is shared."""
     metrics = run.metrics
+    no_run, no_energy = _rejected(run, "run"), _rejected(run, "run", "energy")
     rows = []
     for name, assignment in sorted(_definitions(run.spec).items()):
         own = [worker for worker in metrics.workers if worker.workload == name]
@@ -262,6 +346,15 @@ def _cell_rows(run: CollectedRun) -> list[dict[str, Any]]:
             "framework": assignment.definition.get("framework"),
             "model": assignment.definition.get("model"),
             "task": assignment.definition.get("task"),
+            "mode": assignment.definition.get("mode"),
+            "data": _text(assignment.definition.get("data_name")),
+            "batch_size": assignment.definition.get("batch_size"),
+            "layers": _layers(assignment),
+            "parameters": next((w.parameters for w in own if w.parameters is not None), None),
+            "fits": _fits(run, own),
+            "badge": metrics.quality.badge,
+            "board": None if run.record.board is None else run.record.board.name,
+            "board_kind": None if run.record.board is None else run.record.board.kind,
             "board_uuid": metrics.board_uuid,
             "workers": len(own),
         }
@@ -278,6 +371,7 @@ def _cell_rows(run: CollectedRun) -> list[dict[str, Any]]:
             quantity = getattr(metrics, figure)
             values[figure] = (quantity.value, quantity.reason) if alone or not own else shared
         values["mean_power_w"] = (metrics.mean_power_w.value, metrics.mean_power_w.reason)
+        values["idle_w"] = _idle_w(metrics)
         for figure in ("step_p50_s", "step_p95_s"):
             quantity = getattr(metrics, figure)
             values[figure] = (
@@ -291,9 +385,42 @@ def _cell_rows(run: CollectedRun) -> list[dict[str, Any]]:
         row["peak_memory_source"] = ",".join(sources) or None
         row |= _energy_labels(run)
         for figure in FIGURE_UNITS:
-            row[figure], row[f"{figure}_reason"] = values[figure]
+            value, reason = values[figure]
+            why = no_energy if figure in ENERGY_FIGURES else no_run
+            if why is not None and value is not None:
+                value, reason = None, why
+            row[figure], row[f"{figure}_reason"] = value, reason
+        row["status"] = "rejected" if no_run is not None else metrics.outcome
         rows.append(row)
     return rows
+
+
+def _idle_w(metrics: RunMetrics) -> tuple[float | None, str | None]:
+    energy = metrics.energy
+    if energy is None or energy.idle_w is None:
+        return None, metrics.energy_reason or "the idle power of the layout is not known"
+    return energy.idle_w, None
+
+
+def _layers(assignment: Assignment) -> int | None:
+    """Number of layers that the definition asks for; None where it leaves that to the library."""
+    arguments = assignment.definition.get("model_args")
+    if not isinstance(arguments, Mapping):
+        return None
+    for key in ("num_hidden_layers", "n_layers", "n_layer", "depth"):
+        value = arguments.get(key)
+        if isinstance(value, int):
+            return value
+    return None
+
+
+def _fits(run: CollectedRun, own: Sequence[WorkerMetrics]) -> float | None:
+    """1: trained; 0: did not fit into the memory of its slice; None: neither is known."""
+    if run.record.outcome in MEASURED_OUTCOMES:
+        return 1.0
+    if own:
+        return 0.0 if any(worker.outcome == "oom" for worker in own) else None
+    return 0.0 if run.record.outcome == "oom" else None
 
 
 def _added(quantities: Iterable[Any]) -> tuple[float | None, str | None]:
@@ -320,13 +447,14 @@ def _summary_rows(cells: Sequence[Mapping[str, Any]], confidence: float) -> list
     for key, members in sorted(groups.items()):
         row: dict[str, Any] = dict(zip(KEY, key, strict=True))
         first = members[0]
-        counts = Counter(member["outcome"] for member in members)
+        counts = Counter(member["status"] for member in members)
         measured = [m for m in members if m["throughput_samples_s"] is not None]
         row |= {
             "kind": first["kind"],
             "framework": first["framework"],
             "model": first["model"],
             "task": first["task"],
+            "mode": first["mode"],
             "runs": len(members),
             "n": len(measured),
             "outcomes": ";".join(f"{name}={counts[name]}" for name in sorted(counts)),
@@ -383,6 +511,11 @@ _ENERGY = {"modelled": _BOOL, "energy_scope": _TEXT, "energy_method": _TEXT}
 COLUMNS: dict[str, dict[str, str]] = {
     "runs": {
         **_LABELS,
+        "badge": _TEXT,
+        "quality_why": _TEXT,
+        "quality_rejects": _TEXT,
+        "quality_flags": _TEXT,
+        "quality_skipped": _TEXT,
         "workload": _TEXT,
         "workers": _INT,
         "window_s": _REAL,
@@ -396,6 +529,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "gross_j": _REAL,
         "net_j": _REAL,
         "idle_w": _REAL,
+        "idle_j": _REAL,
         "mean_power_w": _REAL,
         "samples_per_j": _REAL,
         "samples_per_j_reason": _TEXT,
@@ -448,13 +582,37 @@ COLUMNS: dict[str, dict[str, str]] = {
         "peak_memory_reason": _TEXT,
         "loss_first": _REAL,
         "loss_last": _REAL,
+        "badge": _TEXT,
+        "board_uuid": _TEXT,
+        "compute_units": _INT,
+        "compute_unit": _TEXT,
+        "memory_limit_mib": _INT,
+        "rss_base_mib": _REAL,
+        "rss_mib": _REAL,
+        "cuda_allocated_mib": _REAL,
+        "cuda_reserved_mib": _REAL,
+        **_ENERGY,
+        "energy_estimate_j": _REAL,
+        "samples_per_j_estimate": _REAL,
+        "energy_estimate_method": _TEXT,
+        "energy_estimate_note": _TEXT,
     },
     "cells": {
         **_LABELS,
+        "status": _TEXT,
+        "badge": _TEXT,
         "workload": _TEXT,
         "framework": _TEXT,
         "model": _TEXT,
         "task": _TEXT,
+        "mode": _TEXT,
+        "data": _TEXT,
+        "batch_size": _INT,
+        "layers": _INT,
+        "parameters": _INT,
+        "fits": _REAL,
+        "board": _TEXT,
+        "board_kind": _TEXT,
         "board_uuid": _TEXT,
         "workers": _INT,
         **_ENERGY,
@@ -471,6 +629,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "framework": _TEXT,
         "model": _TEXT,
         "task": _TEXT,
+        "mode": _TEXT,
         "runs": _INT,
         "n": _INT,
         "outcomes": _TEXT,
@@ -511,8 +670,9 @@ def tables(runs: Sequence[CollectedRun], confidence: float = 0.95) -> dict[str, 
     rows: dict[str, list[dict[str, Any]]] = {
         "runs": [_run_row(run) for run in ordered],
         "slices": [
-            _worker_row(run, worker)
+            _worker_row(run, worker, shares)
             for run in ordered
+            for shares in (_energy_shares(run),)
             for worker in sorted(run.metrics.workers, key=lambda w: w.slice_index)
         ],
         "cells": cells,

@@ -18,12 +18,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from wattslice.analysis import quality
 from wattslice.analysis.raw import RawFileError, Steps, read_run, read_steps, verify_raw
 from wattslice.config.spec import RunSpec
 from wattslice.files import sha256_file, write_json
 from wattslice.records.base import Quantity
 from wattslice.records.energy import EnergyResult, IdleRecord
-from wattslice.records.metrics import Conservation, RunMetrics, WorkerMetrics
+from wattslice.records.metrics import Conservation, RunMetrics, RunQuality, WorkerMetrics
 from wattslice.records.run import MEASURED_OUTCOMES, RunRecord, WorkerRecord
 
 FloatArray = npt.NDArray[np.float64]
@@ -327,7 +328,7 @@ def _run(
             "step_p95_s": _quantile(durations, 0.95),
         }
     result, energy_reason = measured
-    return RunMetrics(
+    metrics = RunMetrics(
         run_id=record.run_id,
         campaign=record.campaign,
         layout=labels.layout,
@@ -347,8 +348,14 @@ def _run(
         energy=result,
         energy_reason=energy_reason,
         conservation=_conservation(workers, works, window),
+        quality=RunQuality(badge="good", findings=(), checked=(), skipped=()),
         **figures,
         **_per_joule(figures["samples"], result, energy_reason),
+    )
+    # The checks look at the figures, so they come last.
+    found = quality.evaluate(record, metrics)
+    return metrics.model_copy(
+        update={"quality": RunQuality.model_validate(found.model_dump(mode="json"))}
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from wattslice.records.base import Quantity, Record
 from wattslice.records.energy import EnergyResult
 from wattslice.records.run import Outcome
 
-METRICS_SCHEMA_VERSION = 1
+METRICS_SCHEMA_VERSION = 2
 
 
 class WorkerMetrics(Record):
@@ -57,6 +59,39 @@ class Conservation(Record):
     notes: tuple[str, ...] = ()
 
 
+class QualityFinding(Record):
+    """A named check that failed, as `wattslice.analysis.quality` found it."""
+
+    check: str
+    severity: Literal["reject", "flag"]
+    concerns: Literal["run", "energy"]
+    message: str
+    value: float | bool | tuple[str, ...] | None
+    source: str
+
+
+class RunQuality(Record):
+    """What the named checks say of a run.
+
+    rejected: no figure of it may be used; energy-rejected: all but its energy may; flagged: all
+    may, with the notes beside them; good: nothing was found.
+    """
+
+    badge: Literal["good", "flagged", "energy-rejected", "rejected"]
+    findings: tuple[QualityFinding, ...]
+    checked: tuple[str, ...] = Field(description="checks that had a value to judge")
+    skipped: tuple[str, ...] = Field(description="checks without a value on this board")
+
+    def reject_reason(self, *concerns: str) -> str | None:
+        """Why figures that rest on `concerns` (run, energy) may not be used; None if they may."""
+        found = [
+            f"{finding.check}: {finding.message}"
+            for finding in self.findings
+            if finding.severity == "reject" and finding.concerns in concerns
+        ]
+        return "rejected by quality check " + "; ".join(found) if found else None
+
+
 class RunMetrics(Record):
     """Figures of one run. A figure is null with the reason where it could not be had."""
 
@@ -90,3 +125,4 @@ class RunMetrics(Record):
     samples_per_net_j: Quantity = Field(description="samples / (gross - idle x time), 1/J")
     j_per_sample: Quantity = Field(description="gross energy of the scope / samples, J")
     conservation: Conservation | None
+    quality: RunQuality

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -22,6 +23,7 @@ from wattslice.analysis.aggregate import (
     TABLES,
     DigestMismatchError,
     collect,
+    compute_units,
     placement_kind,
     read_expected,
     read_tables,
@@ -29,6 +31,9 @@ from wattslice.analysis.aggregate import (
 )
 from wattslice.analysis.metrics import write_metrics
 from wattslice.analysis.raw import RawFileError
+from wattslice.files import write_json
+from wattslice.records.board import SliceState
+from wattslice.records.energy import EnergyResult
 
 TRUTHS = [
     *(Truth(repeat=k, step_s=0.1 * (1 + 0.1 * (k - 2))) for k in (1, 2, 3)),
@@ -177,3 +182,69 @@ def test_expected_runs_may_be_lists(tmp_path: Path) -> None:
         json.dumps([list(e.values()) for e in expected_of(truths)])
     )
     assert len(write_tables(tmp_path, tmp_path / "expected.json", tmp_path / "t")["runs"]) == 6
+
+
+def _without(campaign: Path, truths: list[Truth], **changes: Any) -> dict[str, pd.DataFrame]:
+    """Tables of a campaign whose energy results are changed."""
+
+    def energy(*arguments: Any) -> EnergyResult:
+        return constant_power(*arguments).model_copy(update=changes)
+
+    return read_tables(make_campaign(campaign, truths, energy=energy) / "tables")
+
+
+def test_a_run_with_rejected_energy_keeps_its_throughput(tmp_path: Path) -> None:
+    made = _without(tmp_path, [Truth()], coverage=0.5)
+    run, cell = made["runs"].iloc[0], made["cells"].iloc[0]
+    assert run["badge"] == "energy-rejected"
+    assert run["quality_rejects"] == "coverage"
+    assert "cover 50.0% of the window" in run["quality_why"]
+    assert run["gross_j"] == pytest.approx(400.0)  # what was measured stays to be seen
+    assert pd.isna(cell["samples_per_j"])
+    assert cell["samples_per_j_reason"].startswith("rejected by quality check coverage: ")
+    assert cell["throughput_samples_s"] == pytest.approx(80.0)
+
+
+def test_a_rejected_run_is_in_no_median(tmp_path: Path) -> None:
+    folder = make_campaign(tmp_path, [Truth(repeat=1), Truth(repeat=2, step_s=0.2)])
+    path = folder / "runs" / "full/cnn.solo/fp32/rep2"
+    record = json.loads((path / "run.json").read_text())
+    record["health_before"]["foreign_processes"] = ["77 other"]
+    write_json(path / "run.json", record)
+    write_metrics(path, folder / "idle" / "full.json", path / "metrics.json", energy=constant_power)
+    made = write_tables(folder, folder / "expected.json", folder / "tables")
+    row = made["summary"].iloc[0]
+    assert (row["n"], row["runs"]) == (1, 2)
+    assert row["throughput_samples_s"] == pytest.approx(80.0)
+    assert row["outcomes"] == "ok=1;rejected=1"
+    assert list(made["runs"]["badge"]) == ["flagged", "rejected"]
+
+
+def test_a_rejected_run_of_a_simulated_board_is_shown(tmp_path: Path) -> None:
+    made = _without(tmp_path, [Truth(simulated=True)], coverage=0.5)
+    assert made["runs"].iloc[0]["badge"] == "energy-rejected"
+    assert made["cells"].iloc[0]["samples_per_j"] > 0
+
+
+def test_energy_of_slices_is_an_estimate_that_adds_up(tmp_path: Path) -> None:
+    truth = Truth(layout="2x1c", placement="cnn.fill", workloads={0: "cnn", 1: "cnn"})
+    slices = read_tables(make_campaign(tmp_path, [truth]) / "tables")["slices"]
+    # 40 W over 10 s, 20 W of it idle: 200 J above idle, in two equal shares.
+    assert list(slices["energy_estimate_j"]) == pytest.approx([100.0, 100.0])
+    assert set(slices["energy_estimate_method"]) == {"slice-share"}
+    whole = read_tables(make_campaign(tmp_path / "b", [Truth()]) / "tables")["slices"].iloc[0]
+    assert pd.isna(whole["energy_estimate_j"])
+    assert "one slice" in whole["energy_estimate_note"]
+
+
+@pytest.mark.parametrize(
+    ("state", "size"),
+    [
+        (SliceState(index=0, name="3g", profile="3g.40gb", sm_count=42), (42, "SM")),
+        (SliceState(index=0, name="3g", profile="3g.40gb"), (3, "compute slice")),
+        (SliceState(index=0, name="2c", profile="2c", cores=(0, 1)), (2, "core")),
+        (SliceState(index=0, name="full", profile="full"), (None, None)),
+    ],
+)
+def test_size_of_a_slice(state: SliceState, size: tuple[int | None, str | None]) -> None:
+    assert compute_units(state) == size
