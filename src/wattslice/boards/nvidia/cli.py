@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wattslice.boards.errors import BoardError, BoardNotFoundError, LayoutImpossibleError
+from wattslice.boards.nvidia import parted_cli
 from wattslice.boards.nvidia.mig import catalogue, planner
 from wattslice.boards.nvidia.mig.geometry import Geometry, GiProfile, Placed
 from wattslice.config.layout import Layout, LayoutSyntaxError
@@ -55,8 +56,8 @@ def add_parser(subparsers: Any) -> None:
 
     layout = subparsers.add_parser(
         "layout",
-        help="Check a layout.",
-        description="Check a layout.",
+        help="Check a layout; read and write layouts as mig-parted files.",
+        description="Check a layout; read and write layouts as mig-parted files.",
         epilog="example: python -m wattslice layout check 4g+2g+1g --board h200-sxm-141gb",
     )
     actions = layout.add_subparsers(dest="layout_command", required=True)
@@ -70,6 +71,24 @@ def add_parser(subparsers: Any) -> None:
     check.add_argument("layout", metavar="LAYOUT", help="e.g. 4g+2g+1g, 2x3g, 7x1g, 1g+me+3g, full")
     _board(check)
     _json(check)
+    read = _add(
+        actions,
+        "read",
+        parted_cli.read,
+        "Print what a label of a mig-parted file means on a board, as a campaign writes it.",
+        "example: python -m wattslice layout read mig.yaml all-balanced --board h200-sxm-141gb",
+    )
+    read.add_argument("file", metavar="FILE", help="mig-parted file, version v1")
+    read.add_argument("label", metavar="LABEL", help="a key of mig-configs, e.g. all-balanced")
+    _board(read, required=False)
+    _json(read)
+    _add(
+        actions,
+        "export",
+        parted_cli.export,
+        "Print the present state of this machine's boards as a mig-parted file.",
+        "example: python -m wattslice layout export > mig.yaml",
+    )
 
 
 def _add(
@@ -94,10 +113,10 @@ def _json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _board(parser: argparse.ArgumentParser) -> None:
+def _board(parser: argparse.ArgumentParser, required: bool = True) -> None:
     parser.add_argument(
         "--board",
-        required=True,
+        required=required,
         metavar="NAME|UUID",
         help="a board of the catalogue, e.g. a100-sxm4-80gb, or the UUID of one in this machine",
     )
