@@ -26,8 +26,9 @@ format: $(VENV)/.dev-installed
 	ruff format .
 	snakefmt Snakefile workflow
 
-docs: $(VENV)/.run-installed ## schema and config/README.md from the models
+docs: $(VENV)/.run-installed ## schemas and config/README.md from the models
 	python -m wattslice.config.docs --write
+	python -m wattslice.provenance.schema --write
 
 install: $(VENV)/.run-installed
 

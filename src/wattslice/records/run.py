@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from wattslice.records.base import Record
 from wattslice.records.board import BoardIdentity, EnergyScope, Health, LayoutState, SliceState
-
-RUN_SCHEMA_VERSION = 1
+from wattslice.records.migrations import RUN_SCHEMA_VERSION, migrate_run
 
 KnownOutcome = Literal[
     "ok",
@@ -125,6 +125,11 @@ class Window(Record):
     end_s: float
 
 
+def unknown_container() -> dict[str, object]:
+    """What stands in a record whose maker did not say whether it ran in a container."""
+    return {"kind": None, "reason": "not recorded"}
+
+
 class RunRecord(Record):
     """run.json: one run, with all that is needed to redo or to judge it."""
 
@@ -140,6 +145,10 @@ class RunRecord(Record):
     git: dict[str, object]
     environment: dict[str, object]
     environment_digest: str
+    container: dict[str, object] = Field(
+        default_factory=unknown_container,
+        description="image that the run was made in: kind (null: none), image, reason",
+    )
     host: dict[str, object]
     slurm: dict[str, str] = Field(default_factory=dict)
     attempt: int = 1
@@ -155,3 +164,8 @@ class RunRecord(Record):
     workers: tuple[WorkerRecord, ...]
     meter: MeterRecord
     raw: tuple[RawFile, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_any_version(cls, content: Any) -> Any:
+        return migrate_run(content) if isinstance(content, Mapping) else content

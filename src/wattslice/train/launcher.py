@@ -109,6 +109,7 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
         git=environments.git(Path(__file__).parent),
         environment=environment,
         environment_digest=environments.digest(environment),
+        container=environments.container(),
         host=environments.host(),
         slurm=environments.slurm(),
         attempt=int(os.environ.get("WATTSLICE_ATTEMPT", "1")),
