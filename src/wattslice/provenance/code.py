@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+
+from wattslice.files import sha256_file
 
 PACKAGE = "wattslice"
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
@@ -103,11 +105,28 @@ def closure(entries: tuple[str | Path, ...], root: Path = SOURCE_ROOT) -> tuple[
     return tuple(sorted(files))
 
 
+def code_files(*entries: str | Path, root: Path = SOURCE_ROOT) -> dict[str, str]:
+    """Name and sha256 of every file of the closure of the entries, in order of their paths.
+
+    Names are relative to `root`; a file outside of it (a script) is known by its name alone.
+    """
+    return {
+        (path.relative_to(root) if path.is_relative_to(root) else Path(path.name)).as_posix(): (
+            sha256_file(path)
+        )
+        for path in closure(entries, root)
+    }
+
+
+def digest_of_files(files: Mapping[str, str]) -> str:
+    """sha256 over names and contents, from `code_files`."""
+    digest = hashlib.sha256()
+    for name, sha256 in files.items():
+        digest.update(f"{name}\0".encode())
+        digest.update(bytes.fromhex(sha256))
+    return digest.hexdigest()
+
+
 def code_digest(*entries: str | Path, root: Path = SOURCE_ROOT) -> str:
     """sha256 over names and contents of the closure of the entries."""
-    digest = hashlib.sha256()
-    for path in closure(entries, root):
-        name = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
-        digest.update(f"{name.as_posix()}\0".encode())
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+    return digest_of_files(code_files(*entries, root=root))
