@@ -2,21 +2,22 @@
 
     python benchmarks/meter.py --peers VENV/bin/python [--out docs/meter-benchmark.md]
 
-All measure the same simulated board (constant power, a counter that ticks every 100 ms), around a
-sleep. VENV is a throw-away virtual environment, never this project's own:
+All measure the same simulated board (power changes every 0.37 s; the counter ticks every 100 ms),
+around a sleep. VENV is a throw-away virtual environment, never this project's own:
 
     python -m venv VENV
     VENV/bin/pip install codecarbon zeus perun 'jpwr[pynvml]' carbontracker
 
-CPU time per second is the slope between a short and a long window, so that imports and start-up
-do not count; these are in start and stop. Regularity comes from separate runs in which every NVML
-reading notes its time. Wall-clock slow-down of a workload is not compared: it differs more from
-run to run on a shared machine than any of the tools could cause.
+CPU time is that of the process and its descendants within the window, from 2 s after its start on,
+so that imports and start-up do not count; these are in start and stop. Regularity comes from
+separate runs in which every NVML reading notes its time. Wall-clock slow-down of a workload is not
+compared: it differs more from run to run on a shared machine than any of the tools could cause.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -36,8 +37,13 @@ from pathlib import Path
 from typing import Any
 
 BOARD = "a100-sxm4-80gb"
-POWER_W = 300.0
-SHORT_S, LONG_S = 4.0, 12.0
+# Steps like a training's, 0.37 s at high power and 0.37 s at low.
+LOW_W, HIGH_W, PERIOD_S = 100.0, 380.0, 0.74
+# Lengths of the windows, s. No multiples of the counter's 100 ms, for then even a difference of
+# two readings taken anywhere would be right.
+WINDOWS_S = (6.03, 8.08, 10.05)
+# CPU time is counted from this long after the start on, when all is imported and running.
+SETTLE_S = 2.0
 KWH_J = 3.6e6
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -45,9 +51,32 @@ ROOT = Path(__file__).resolve().parents[1]
 # -- the tools: each is run by a child process as `--child NAME`, in its own environment ---------
 
 
-def _cpu_s() -> float:
-    both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage, both))
+def _cpu_s(process: int | None = None) -> float:
+    """CPU time of a process (this one by default) with all its living descendants, s.
+
+    From the kernel's run times in ns; clock ticks of 10 ms would be too coarse.
+    """
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    total_s, todo = 0.0, [process or os.getpid()]
+    if process is None:
+        # Of this process by the kernel's sum, which has the threads that have ended too, without
+        # the thread that does this here and else sleeps.
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        total_s += own.ru_utime + own.ru_stime - time.thread_time()
+    while todo:
+        pid = todo.pop()
+        todo += children.get(pid, [])
+        if pid == os.getpid():
+            continue
+        for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError):
+                total_s += int(task.read_text().split()[0]) * 1e-9
+    return total_s
 
 
 @dataclass
@@ -57,9 +86,8 @@ class Measured:
     start_s: float = 0.0  # time that starting took
     stop_s: float = 0.0
     window: tuple[float, float] = (0.0, 0.0)  # what the tool was asked to measure
-    cpu_s: float = 0.0
+    cpu_s: float = 0.0  # in the window
     energy_j: float | None = None
-    note: str = ""
     more: dict[str, Any] = field(default_factory=dict)
 
 
@@ -68,10 +96,12 @@ def _around(
 ) -> Measured:
     """Start a tool, sleep, stop it."""
     before = time.monotonic()
-    cpu_s = _cpu_s()
     state = start()
     opened = time.monotonic()
-    time.sleep(seconds)
+    time.sleep(SETTLE_S)
+    cpu_s = -_cpu_s()
+    time.sleep(seconds - SETTLE_S)
+    cpu_s += _cpu_s()
     closed = time.monotonic()
     joules = stop(state)
     after = time.monotonic()
@@ -79,7 +109,7 @@ def _around(
         start_s=opened - before,
         stop_s=after - closed,
         window=(opened, closed),
-        cpu_s=_cpu_s() - cpu_s,
+        cpu_s=cpu_s,
         energy_j=joules,
     )
 
@@ -238,18 +268,29 @@ def perun(seconds: float) -> Measured:
         script = Path(folder) / "job.py"
         script.write_text(
             "import json, time\n"
+            f"open({folder + '/begun'!r}, 'w').close()\n"
             "a = time.monotonic()\n"
             f"time.sleep({seconds})\n"
             f"json.dump([a, time.monotonic()], open({folder + '/window.json'!r}, 'w'))\n"
         )
-        before, cpu_s = time.monotonic(), _cpu_s()
-        subprocess.run(
-            [str(Path(sys.executable).with_name("perun")), "monitor", "--sampling-period", "0.1",
-             "--format", "json", "--data_out", folder, str(script)],
-            check=True,
+        before = time.monotonic()
+        command = subprocess.Popen(
+            [
+                str(Path(sys.executable).with_name("perun")),
+                *("monitor", "--sampling-period", "0.1", "--format", "json"),
+                *("--data_out", folder, str(script)),
+            ],
             cwd=folder,
-            capture_output=True,
-        )  # fmt: skip
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while not (Path(folder) / "begun").exists() and command.poll() is None:
+            time.sleep(0.01)
+        time.sleep(SETTLE_S)
+        cpu_s = -_cpu_s(command.pid)
+        time.sleep(seconds - SETTLE_S - 0.1)
+        cpu_s += _cpu_s(command.pid)
+        command.wait()
         after = time.monotonic()
         window = json.loads((Path(folder) / "window.json").read_text())
         (result,) = (p for p in Path(folder).rglob("*.json") if p.name != "window.json")
@@ -258,7 +299,7 @@ def perun(seconds: float) -> Measured:
             start_s=window[0] - before,
             stop_s=after - window[1],
             window=tuple(window),
-            cpu_s=_cpu_s() - cpu_s,
+            cpu_s=cpu_s,
             energy_j=metrics["gpu_energy"]["sum"],
         )
 
@@ -366,7 +407,7 @@ def benchmark(peers: Path, repeats: int) -> list[Row]:
     rows = []
     with simulation([BOARD]) as boards, tempfile.TemporaryDirectory() as folder:
         control = boards.control()
-        control.set_waveform(0, "constant", low_w=POWER_W)
+        control.set_waveform(0, "square", low_w=LOW_W, high_w=HIGH_W, period_s=PERIOD_S)
         environment = boards.environment()
         environment["WATTSLICE_LEASE_DIR"] = folder
         # Some tools believe in a GPU only where this command is.
@@ -379,7 +420,7 @@ def benchmark(peers: Path, repeats: int) -> list[Row]:
         # Interleaved, so that a busy minute of the machine does not hit one tool alone.
         for _ in range(repeats):
             for name in TOOLS:
-                for seconds in (SHORT_S, LONG_S):
+                for seconds in WINDOWS_S:
                     run = _run_child(name, seconds, peers, environment)
                     run["seconds"] = seconds
                     run["true_j"] = control.true_energy_j(0, *run["window"])
@@ -392,7 +433,7 @@ def benchmark(peers: Path, repeats: int) -> list[Row]:
                 "READINGS_FILE": str(file),
                 "READINGS": _READINGS.get(name, "nvmlDeviceGetPowerUsage"),
             }
-            run = _run_child(name, LONG_S, peers, noting)
+            run = _run_child(name, WINDOWS_S[-1], peers, noting)
             data = file.read_bytes() if file.exists() else b""
             times = [value for (value,) in struct.iter_unpack("d", data)]
             rows.append(_row(label, runs[name], _gaps(times, tuple(run["window"]))))
@@ -400,14 +441,11 @@ def benchmark(peers: Path, repeats: int) -> list[Row]:
 
 
 def _row(label: str, runs: list[dict[str, Any]], gaps: str) -> Row:
-    def cpu(seconds: float) -> float:
-        return statistics.median(r["cpu_s"] for r in runs if r["seconds"] == seconds)
-
     return Row(
         label=label,
         start_s=statistics.median(r["start_s"] for r in runs),
         stop_s=statistics.median(r["stop_s"] for r in runs),
-        cpu_ms_per_s=(cpu(LONG_S) - cpu(SHORT_S)) / (LONG_S - SHORT_S) * 1e3,
+        cpu_ms_per_s=statistics.median(r["cpu_s"] / (r["seconds"] - SETTLE_S) for r in runs) * 1e3,
         errors=[
             abs(r["energy_j"] - r["true_j"]) / r["true_j"]
             for r in runs

@@ -2,8 +2,8 @@
 
 The counter's value belongs to the time of its last tick, which lies 0 to 1 period before the
 reading. A tick that two close readings enclose (the meter's bursts make such) is known to half
-their distance. From the best tick near a window's end the counter is carried to that end by the
-power readings in between, or, without power, by its own slope.
+their distance, and the ticks beside it by the period. A window's end lies between two ticks: the
+rise from one to the other is shared out as power was. Without power the counter's slope serves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wattslice.measure.sensor import NOMINAL_PERIOD_ERROR, SensorModel, measured_period
+from wattslice.measure.sensor import (
+    NOMINAL_PERIOD_ERROR,
+    Period,
+    SensorModel,
+    measured_period,
+)
 from wattslice.measure.trace import SPIKE_MARGIN, Trace
 
 FloatArray = npt.NDArray[np.float64]
@@ -58,15 +63,37 @@ class _Readings:
     @classmethod
     def near(cls, trace: Trace, window: tuple[float, float], model: SensorModel) -> _Readings:
         t, e, call = trace.counter_points()
-        period_s = _period_s(t, e, model)
+        measured = measured_period(t, e)
+        period_s = _longest_period_s(measured, model)
         near = (t >= window[0] - MAX_BRIDGE_S) & (t <= window[1] + MAX_BRIDGE_S)
         t, e, call = t[near], e[near], call[near]
         changed = np.flatnonzero(np.diff(e) > 0) + 1
         high = t[changed]
         low = np.maximum(t[changed - 1], high - period_s)
-        return cls(
-            t, e, period_s, (low + high) / 2, (high - low) / 2 + call[changed] / 2, e[changed]
-        )
+        tick, half = (low + high) / 2, (high - low) / 2 + call[changed] / 2
+        if measured is not None:
+            tick, half = _beside_known_ticks(tick, half, measured)
+        return cls(t, e, period_s, tick, half, e[changed])
+
+
+def _beside_known_ticks(
+    tick: FloatArray, half: FloatArray, period: Period
+) -> tuple[FloatArray, FloatArray]:
+    """Place the ticks before and after a well-known one a period away from it.
+
+    A burst catches the tick after a window's end; the one before it is as good to have.
+    """
+    placed, width = tick.copy(), half.copy()
+    for known in np.flatnonzero(half < period.value_s / 8):
+        error = float(half[known]) + period.error_s
+        for other, distance in ((known - 1, -period.value_s), (known + 1, period.value_s)):
+            if not 0 <= other < tick.size or width[other] <= error:
+                continue
+            moment = tick[known] + distance
+            # Only where the readings allow it: a longer gap may hide more than one tick.
+            if abs(moment - tick[other]) <= half[other] + error:
+                placed[other], width[other] = moment, error
+    return np.maximum.accumulate(placed), width
 
 
 def counter_energy(trace: Trace, window: tuple[float, float], model: SensorModel) -> Part:
@@ -96,9 +123,8 @@ def counter_energy(trace: Trace, window: tuple[float, float], model: SensorModel
     return Part(joules, edge_j=error)
 
 
-def _period_s(t: FloatArray, e: FloatArray, model: SensorModel) -> float:
+def _longest_period_s(measured: Period | None, model: SensorModel) -> float:
     """The longest that the counter's period may be."""
-    measured = measured_period(t, e)
     if measured is not None:
         return measured.value_s + measured.error_s
     nominal = model.counter_period_s or DEFAULT_COUNTER_PERIOD_S
@@ -149,9 +175,10 @@ def _value_at(moment: float, readings: _Readings, trace: Trace) -> tuple[float, 
     if readings.tick.size == 0:
         return None
     t, _ = trace.power_points()
-    if t.size and np.abs(t - moment).min() <= MAX_BRIDGE_S:
-        return _carried_by_power(moment, readings, trace)
-    return _carried_by_slope(moment, readings)
+    if t.size == 0 or np.abs(t - moment).min() > MAX_BRIDGE_S:
+        return _carried_by_slope(moment, readings)
+    found = [_carried_by_power(moment, readings, trace), _between_ticks(moment, readings, trace)]
+    return min((f for f in found if f is not None), key=lambda f: f[1], default=None)
 
 
 def _carried_by_power(
@@ -173,6 +200,29 @@ def _carried_by_power(
     error += float(near.max() - near.min()) * min(away_s, readings.period_s) / 2
     sign = 1.0 if moment >= readings.tick[best] else -1.0
     return float(readings.at_tick[best]) + sign * carried, error
+
+
+def _between_ticks(moment: float, readings: _Readings, trace: Trace) -> tuple[float, float] | None:
+    """The rise between the two ticks around a moment, shared out as power was."""
+    right = int(np.searchsorted(readings.tick, moment))
+    if not 0 < right < readings.tick.size:
+        return None
+    a, b = (float(tick) for tick in readings.tick[right - 1 : right + 1])
+    if not 0 < b - a <= 2 * readings.period_s:
+        return None
+    total = trace.power_between(a, b)
+    share = (moment - a) / (b - a)
+    if total > 0:
+        share = trace.power_between(a, moment) / total
+    before, after = (float(value) for value in readings.at_tick[right - 1 : right + 1])
+    t, p = trace.power_points()
+    near = np.append(
+        p[(t >= a - readings.period_s) & (t <= b + readings.period_s)], total / (b - a)
+    )
+    half_s = (1 - share) * float(readings.half[right - 1]) + share * float(readings.half[right])
+    error = float(near.max()) * half_s
+    error += float(near.max() - near.min()) * min(moment - a, b - moment) / 2
+    return before + share * (after - before), error
 
 
 def _carried_by_slope(moment: float, readings: _Readings) -> tuple[float, float] | None:
