@@ -7,6 +7,7 @@
 | tf32         | tf32                            | tf32               | off                  |
 | bf16         | torch's default                 | torch's            | bfloat16             |
 | fp16         | torch's default                 | torch's            | float16, loss scaled |
+| fp8          | torchao: float8 linear layers   | torch's            | bfloat16             |
 
 Only the `fp32_precision` switches are written (torch >= 2.9). The older `allow_tf32` and
 `set_float32_matmul_precision` are neither written nor read: torch forbids mixing the two families.
@@ -14,6 +15,8 @@ Only the `fp32_precision` switches are written (torch >= 2.9). The older `allow_
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 from collections.abc import Mapping
 from types import TracebackType
@@ -21,10 +24,16 @@ from typing import Any, Literal, Self
 
 import torch
 
-Precision = Literal["fp32", "fp32-default", "tf32", "bf16", "fp16"]
-PRECISIONS: tuple[Precision, ...] = ("fp32", "fp32-default", "tf32", "bf16", "fp16")
+Precision = Literal["fp32", "fp32-default", "tf32", "bf16", "fp16", "fp8"]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp32-default", "tf32", "bf16", "fp16", "fp8")
 
-_AUTOCAST: Mapping[str, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_AUTOCAST: Mapping[str, torch.dtype] = {
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp8": torch.bfloat16,  # what is not a float8 linear layer
+}
+# Edges of a linear layer that float8 matrix products take (torch._scaled_mm).
+_FP8_EDGE = 16
 
 # Environment variables that change float32 arithmetic behind torch's switches:
 # NVIDIA_TF32_OVERRIDE (cuBLAS and cuDNN manuals), TORCH_ALLOW_TF32_CUBLAS_OVERRIDE (torch,
@@ -62,6 +71,7 @@ class PrecisionContext:
     def __init__(self, precision: Precision, device_type: str) -> None:
         self.precision = precision
         self.device_type = device_type
+        self._fp8_layers: int | None = None
         self._before = {name: switch.fp32_precision for name, switch in _switches().items()}
         if precision in ("fp32", "tf32"):
             value = "ieee" if precision == "fp32" else "tf32"
@@ -70,6 +80,24 @@ class PrecisionContext:
         self.scaler: torch.amp.GradScaler | None = (
             torch.amp.GradScaler(device_type) if precision == "fp16" else None
         )
+
+    def prepare(self, model: torch.nn.Module) -> None:
+        """Change a model in place as the precision needs it; only fp8 does.
+
+        Call it before the optimizer is made and before the model is compiled.
+
+        Raises:
+            UnsupportedPrecisionError: the model has no linear layer that can compute in float8.
+        """
+        if self.precision != "fp8":
+            return
+        float8 = importlib.import_module("torchao.float8")
+        float8.convert_to_float8_training(model, module_filter_fn=_takes_fp8)
+        self._fp8_layers = sum(type(m).__name__ == "Float8Linear" for m in model.modules())
+        if self._fp8_layers == 0:
+            raise UnsupportedPrecisionError(
+                "the model has no linear layer whose edges are multiples of 16"
+            )
 
     def autocast(self) -> torch.autocast:
         """Return a new context for forward pass and loss; it does nothing for fp32 and tf32."""
@@ -110,6 +138,8 @@ class PrecisionContext:
         flags["autocast"] = enabled
         flags["autocast_dtype"] = None if dtype is None else str(dtype).removeprefix("torch.")
         flags["grad_scaler"] = self.scaler is not None and self.scaler.is_enabled()
+        if self._fp8_layers is not None:
+            flags["float8_linear_layers"] = self._fp8_layers
         for variable in _OVERRIDES:
             if variable in os.environ:
                 flags[f"env.{variable}"] = os.environ[variable]
@@ -178,6 +208,8 @@ def supported(
 def _unsupported_on_cpu(precision: str) -> str | None:
     if precision == "tf32":
         return "tf32 is a format of NVIDIA's tensor cores; a CPU does not have it"
+    if precision == "fp8":
+        return "float8 training (torchao) needs an NVIDIA GPU; torch has no such CPU kernels"
     if precision == "fp16" and not _cpu_has_half_arithmetic():
         return (
             "this CPU has no float16 arithmetic (avx512_fp16, amx_fp16 or Arm's fp16); "
@@ -197,7 +229,7 @@ def _cpu_has_half_arithmetic() -> bool:
 
 
 def _unsupported_on_cuda(precision: str, capability: tuple[int, int] | None) -> str | None:
-    needed = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3)}.get(precision)
+    needed = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3), "fp8": (8, 9)}.get(precision)
     if needed is not None:
         has = capability if capability is not None else torch.cuda.get_device_capability()
         if has < needed:
@@ -205,9 +237,18 @@ def _unsupported_on_cuda(precision: str, capability: tuple[int, int] | None) -> 
                 f"{precision} needs compute capability {needed[0]}.{needed[1]}, "
                 f"the device has {has[0]}.{has[1]}"
             )
+    if precision == "fp8" and importlib.util.find_spec("torchao") is None:
+        return "fp8 needs the package torchao, which is not installed"
     override = os.environ.get("NVIDIA_TF32_OVERRIDE")
     if precision == "fp32" and override not in (None, "", "0"):
         return f"strict fp32 is not possible while NVIDIA_TF32_OVERRIDE={override} is set"
     if precision == "tf32" and override == "0":
         return "tf32 is switched off by NVIDIA_TF32_OVERRIDE=0"
     return None
+
+
+def _takes_fp8(module: torch.nn.Module, name: str) -> bool:
+    """Whether a linear layer's edges fit; the output head stays in bfloat16, as torchao advises."""
+    if not isinstance(module, torch.nn.Linear) or name.endswith(("lm_head", "classifier", "score")):
+        return False
+    return module.in_features % _FP8_EDGE == 0 and module.out_features % _FP8_EDGE == 0

@@ -8,6 +8,7 @@ from typing import Any
 
 from wattslice.workloads.errors import WorkloadError
 from wattslice.workloads.registry import build_model
+from wattslice.workloads.weights import HUB
 
 
 def model_problems(workloads: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
@@ -22,5 +23,5 @@ def model_problems(workloads: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
         except WorkloadError as error:
             yield f"{where}': {error}"
         weights = definition.get("weights")
-        if weights and not Path(weights).expanduser().exists():
+        if weights and not weights.startswith(HUB) and not Path(weights).expanduser().exists():
             yield f"{where}.weights': value {weights!r} does not exist"

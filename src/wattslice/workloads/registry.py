@@ -20,7 +20,7 @@ _BUILDERS = {
 }
 
 
-def build(definition: Definition, seed: int) -> Workload:
+def build(definition: Definition, seed: int, rank: int = 0, world_size: int = 1) -> Workload:
     """Return the workload of a definition, with its model in training mode on the CPU.
 
     Args:
@@ -28,6 +28,8 @@ def build(definition: Definition, seed: int) -> Workload:
             fields and `data_name` its name.
         seed: of initial weights, synthetic data, data order and masking. torch's global generators
             are seeded with it, so that dropout repeats too.
+        rank, world_size: of a data-parallel job. All its workers have the same seed and weights;
+            each takes its own part of every batch and has its own dropout.
 
     Raises:
         UnknownModelError: framework or model that the installed libraries do not know.
@@ -35,12 +37,17 @@ def build(definition: Definition, seed: int) -> Workload:
         DataError: data that cannot be made or that do not fit the task.
         WeightsError: weights that are not there or do not fit.
     """
+    from wattslice.workloads.data.base import Shard
     from wattslice.workloads.workload import Workload
 
     check(definition)
     dataset = data.load(definition["data"], str(definition["data_name"]), seed)
     built = build_model(definition, seed)
     built.model.train()
+    if rank:
+        import torch
+
+        torch.manual_seed(seed + rank)
     return Workload(
         built=built,
         dataset=dataset,
@@ -48,6 +55,10 @@ def build(definition: Definition, seed: int) -> Workload:
         task=str(definition["task"]),
         optimizer_config=definition["optimizer"],
         seed=seed,
+        gradient_accumulation_steps=int(definition.get("gradient_accumulation_steps", 1)),
+        compile_config=definition.get("compile"),
+        loader_config=definition.get("loader"),
+        shard=Shard(rank, world_size),
     )
 
 
@@ -94,3 +105,11 @@ def check(definition: Definition) -> None:
         )
     if definition.get("mode") == "finetune" and not definition.get("weights"):
         raise WorkloadError("weights: mode 'finetune' needs a local folder or file of weights")
+    parts = int(definition.get("gradient_accumulation_steps", 1))
+    if int(definition["batch_size"]) % parts:
+        raise WorkloadError(
+            f"gradient_accumulation_steps: {parts} does not divide the batch_size "
+            f"{definition['batch_size']}"
+        )
+    if definition.get("adapter") is not None and framework != "transformers":
+        raise WorkloadError(f"adapter: adapters are for transformers models, not for {framework}")

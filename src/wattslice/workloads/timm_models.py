@@ -25,6 +25,7 @@ from wattslice.workloads.errors import (
     WorkloadError,
     near,
 )
+from wattslice.workloads.weights import locate
 from wattslice.workloads.workload import Batch, BuiltModel, LossFunction
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin", "model.pth")
@@ -51,17 +52,21 @@ def build(definition: Mapping[str, Any], shape: DataShape, read_weights: bool = 
     if default is not None and default.fixed_input_size:
         arguments["img_size"] = shape.image_size
     arguments.update(definition["model_args"])
-    weights = definition.get("weights")
-    origin = "random"
-    if weights and read_weights:
+    path, origin = locate(definition.get("weights"))
+    if path is not None and read_weights:
         arguments["pretrained"] = True
-        arguments["pretrained_cfg_overlay"] = _local_weights(Path(weights), default)
+        arguments["pretrained_cfg_overlay"] = _local_weights(path, default)
     model = _create(name, arguments)
-    if weights and read_weights:
-        origin = _check_loaded(model, arguments["pretrained_cfg_overlay"]["state_dict"], weights)
+    if path is not None and read_weights:
+        state = arguments["pretrained_cfg_overlay"]["state_dict"]
+        origin = f"{origin}, {_check_loaded(model, state, str(path))}"
+    if definition.get("gradient_checkpointing"):
+        _checkpoint(model, name)
+    memory_format = getattr(torch, definition.get("memory_format", "contiguous_format"))
+    model.to(memory_format=memory_format)
     return BuiltModel(
         model=model,
-        loss=_loss_function(int(arguments["in_chans"])),
+        loss=_loss_function(int(arguments["in_chans"]), memory_format),
         weights=origin,
         description={
             "library": f"timm {timm.__version__}",
@@ -88,9 +93,20 @@ def _create(name: str, arguments: dict[str, Any]) -> nn.Module:
     return model
 
 
-def _loss_function(channels: int) -> LossFunction:
+def _checkpoint(model: Any, name: str) -> None:
+    """Have timm recompute activations block by block in the backward pass."""
+    try:
+        model.set_grad_checkpointing(True)
+    except (AttributeError, AssertionError) as error:
+        raise WorkloadError(
+            f"gradient_checkpointing: timm's {name} cannot recompute its activations: {error}"
+        ) from error
+
+
+def _loss_function(channels: int, memory_format: torch.memory_format) -> LossFunction:
     def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-        logits = model(normalise(batch["images"], channels))
+        images = normalise(batch["images"], channels).contiguous(memory_format=memory_format)
+        logits = model(images)
         return functional.cross_entropy(logits, batch["labels"])
 
     return loss
@@ -125,7 +141,7 @@ def _local_weights(path: Path, default: Any) -> dict[str, Any]:
 
 
 def _check_loaded(model: Any, state: Mapping[str, torch.Tensor], weights: str) -> str:
-    """Say how much of the model came from the file, and let go of the file's tensors.
+    """Return how much of the model came from the file, and let go of the file's tensors.
 
     timm loads what fits and keeps the rest random; a parameter counts as loaded if a tensor of the
     file has its size and its first values.
@@ -147,4 +163,4 @@ def _check_loaded(model: Any, state: Mapping[str, torch.Tensor], weights: str) -
         )
     if isinstance(model.pretrained_cfg, dict):
         model.pretrained_cfg.pop("state_dict", None)
-    return f"file {weights}, {loaded:,} of {total:,} parameters"
+    return f"{loaded:,} of {total:,} parameters"

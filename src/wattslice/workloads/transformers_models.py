@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import json
 import sys
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from wattslice.workloads.data.base import PAD, DataShape
 from wattslice.workloads.errors import (
@@ -31,6 +33,7 @@ from wattslice.workloads.errors import (
     WorkloadError,
     near,
 )
+from wattslice.workloads.weights import locate
 from wattslice.workloads.workload import Batch, BuiltModel
 
 _MAPPINGS = {
@@ -38,6 +41,8 @@ _MAPPINGS = {
     "masked-lm": "MODEL_FOR_MASKED_LM_MAPPING",
     "causal-lm": "MODEL_FOR_CAUSAL_LM_MAPPING",
 }
+# The layer to recompute, of models for which transformers has no checkpointing of its own.
+_CHECKPOINTED = {"albert": "AlbertLayer"}
 _UNUSED_PACKAGES = ("torchvision", "scipy", "sklearn")
 # Fields of every config class that say nothing about the model.
 _PLUMBING = {"transformers_version", "architectures", "id2label", "label2id", "return_dict"}
@@ -74,9 +79,8 @@ def build(definition: Mapping[str, Any], shape: DataShape, read_weights: bool = 
             )
         found = mapping[config_class]
         model_class = found[0] if isinstance(found, tuple) else found
-        fields, attention = _config_fields(definition, config_class, shape)
-        weights = definition.get("weights")
-        folder = Path(weights) if weights else None
+        folder, origin = locate(definition.get("weights"))
+        fields, attention = _config_fields(definition, config_class, shape, folder is not None)
         if folder is not None:
             _check_folder(folder, config_class.model_type)
 
@@ -115,17 +119,71 @@ def build(definition: Mapping[str, Any], shape: DataShape, read_weights: bool = 
         ),
         None,
     )
+    recomputed: dict[str, object] = {}
+    if definition.get("gradient_checkpointing"):
+        recomputed["gradient_checkpointing"] = _checkpoint(model)
+    adapter = definition.get("adapter")
+    name = type(model).__name__
     return BuiltModel(
-        model=model,
+        model=model if adapter is None else _adapted(model, adapter, str(definition["task"])),
         loss=_loss,
-        weights=f"folder {weights}" if weights else "random",
+        weights=origin,
         description={
             "library": f"transformers {_version()}",
-            "model_class": type(model).__name__,
+            "model_class": name,
             "attn_implementation": config._attn_implementation,
             "activation": activation,
+            **recomputed,
+            **({} if adapter is None else {"adapter": f"peft {_peft_version()}"}),
         },
     )
+
+
+def _checkpoint(model: Any) -> str:
+    """Have activations recomputed layer by layer in the backward pass; say by whose means."""
+    layer = _CHECKPOINTED.get(model.config.model_type)
+    if layer is not None:
+        for module in model.modules():
+            if type(module).__name__ == layer:
+                module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
+        return f"torch.utils.checkpoint around {layer}"
+    kwargs = {"use_reentrant": False}
+    try:
+        if hasattr(model, "activation_checkpointing_enable"):  # the name since transformers 5.24
+            model.activation_checkpointing_enable(activation_checkpointing_kwargs=kwargs)
+        else:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)
+    except (ValueError, NotImplementedError) as error:
+        raise WorkloadError(
+            f"gradient_checkpointing: {type(model).__name__} cannot recompute its activations: "
+            f"{error}"
+        ) from error
+    return "transformers"
+
+
+def _adapted(model: Any, adapter: Mapping[str, Any], task: str) -> nn.Module:
+    """Freeze a model and put trainable low-rank adapters beside its layers (peft)."""
+    peft = importlib.import_module("peft")
+    targets = adapter.get("target_modules")
+    config = peft.LoraConfig(
+        # With a task type peft keeps a new classifier trainable beside the adapters.
+        task_type={"text-classification": "SEQ_CLS", "causal-lm": "CAUSAL_LM"}.get(task),
+        r=adapter["r"],
+        lora_alpha=adapter["lora_alpha"],
+        lora_dropout=adapter["lora_dropout"],
+        target_modules=None if targets is None else list(targets),
+        fan_in_fan_out=model.config.model_type == "gpt2",  # its layers hold transposed weights
+    )
+    try:
+        adapted = peft.get_peft_model(model, config)
+    except ValueError as error:
+        raise WorkloadError(f"adapter: peft refuses {type(model).__name__}: {error}") from error
+    assert isinstance(adapted, nn.Module)
+    return adapted
+
+
+def _peft_version() -> str:
+    return str(sys.modules["peft"].__version__)
 
 
 def _loss(model: nn.Module, batch: Batch) -> torch.Tensor:
@@ -137,7 +195,7 @@ def _loss(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _config_fields(
-    definition: Mapping[str, Any], config_class: Any, shape: DataShape
+    definition: Mapping[str, Any], config_class: Any, shape: DataShape, from_weights: bool
 ) -> tuple[dict[str, Any], str | None]:
     """Return the config's fields (user's over data's) and the attention asked for, if any."""
     given: dict[str, Any] = dict(definition["model_args"])
@@ -155,7 +213,6 @@ def _config_fields(
     fields: dict[str, Any] = {}
     if definition["task"] == "text-classification":
         fields["num_labels"] = shape.classes
-    from_weights = bool(definition.get("weights"))
     if definition["task"] == "causal-lm" and "is_decoder" in valid:
         fields["is_decoder"] = True  # BERT and its like look ahead otherwise
     if not from_weights:

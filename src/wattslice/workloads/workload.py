@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
 
 from wattslice.records.run import DataFingerprint
-from wattslice.workloads.data.base import Dataset
+from wattslice.workloads.data.base import WHOLE, Dataset, Shard
 
 Batch = dict[str, torch.Tensor]
 LossFunction = Callable[[nn.Module, Batch], torch.Tensor]
@@ -44,6 +45,10 @@ class Workload:
     task: str
     optimizer_config: Mapping[str, Any]
     seed: int
+    gradient_accumulation_steps: int = 1
+    compile_config: Mapping[str, Any] | None = None
+    loader_config: Mapping[str, Any] | None = None
+    shard: Shard = WHOLE
 
     @property
     def model(self) -> nn.Module:
@@ -88,12 +93,32 @@ class Workload:
         return count_parameters(self.model, trainable=True)
 
     def batch(self, step: int) -> Batch:
-        """Return the CPU tensors of one step, counted from 0; see the data set for shapes."""
-        return self.dataset.batch(step, self.batch_size, self.seed, self.task)
+        """Return the CPU tensors of one step, counted from 0; see the data set for shapes.
+
+        Of a data-parallel job it is this worker's part of the step: `batch_size` samples of
+        `shard.count` times as many.
+        """
+        return self.dataset.batch(step, self.batch_size, self.seed, self.task, self.shard)
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches from step `start` on, without end."""
-        return self.dataset.batches(self.batch_size, self.seed, self.task, start)
+        """Yield the batches from step `start` on, without end; with a loader, prepared ahead."""
+        if self.loader_config is None:
+            return (self.batch(step) for step in itertools.count(start))
+        from wattslice.workloads.data.prefetch import prefetched
+
+        return prefetched(
+            self.batch,
+            start,
+            threads=int(self.loader_config["num_workers"]),
+            ahead=int(self.loader_config["prefetch_factor"]),
+            pin_memory=bool(self.loader_config["pin_memory"]),
+        )
+
+    def compiled(self, model: nn.Module) -> nn.Module:
+        """Return what the step calls: `model` itself, or torch.compile's wrapper of it."""
+        if self.compile_config is None:
+            return model
+        return cast("nn.Module", torch.compile(model, **self.compile_config))
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         """Return the scalar training loss (mean over the batch) with its graph.
@@ -106,14 +131,15 @@ class Workload:
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """Return the optimizer over the trainable parameters of `model`.
 
-        Create it after the model is on its device. Library defaults decide between the fused,
-        foreach and for-loop implementation.
+        Create it after the model is on its device. Where the definition does not say `fused` or
+        `foreach`, torch chooses the implementation.
         """
         config = self.optimizer_config
+        chosen = {k: config[k] for k in ("fused", "foreach") if config.get(k) is not None}
         parameters = [p for p in model.parameters() if p.requires_grad]
         if config["name"] == "adamw":
             return torch.optim.AdamW(
-                parameters, lr=config["lr"], weight_decay=config["weight_decay"]
+                parameters, lr=config["lr"], weight_decay=config["weight_decay"], **chosen
             )
         if config["name"] == "sgd":
             return torch.optim.SGD(
@@ -121,6 +147,7 @@ class Workload:
                 lr=config["lr"],
                 momentum=config["momentum"],
                 weight_decay=config["weight_decay"],
+                **chosen,
             )
         raise ValueError(f"optimizer.name: {config['name']!r} is not one of adamw, sgd")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unit.workloads.definitions import DIGITS, TEXT, images, tokens
-from wattslice.workloads import data
+from unit.workloads.definitions import DIGITS, SMALL, TEXT, images, tokens
+from wattslice.workloads import data, registry
 from wattslice.workloads.data.base import CLS, IGNORED_LABEL, MASK, normalise
 from wattslice.workloads.errors import DataError
 
@@ -52,11 +52,14 @@ def test_an_epoch_holds_every_sample_once_and_batches_run_on():
     assert len(tiny.indices(3, 50, seed=0)) == 50  # a batch larger than the data set
 
 
-def test_batches_are_the_numbered_batches():
-    text = data.load(TEXT, "text", seed=0)
-    stream = text.batches(4, 7, "masked-lm", start=2)
-    for step in (2, 3, 4):
-        batch, numbered = next(stream), text.batch(step, 4, 7, "masked-lm")
+@pytest.mark.parametrize(
+    "loader", [None, {"num_workers": 3, "prefetch_factor": 2, "pin_memory": False}]
+)
+def test_batches_are_the_numbered_batches(loader):
+    built = registry.build({**SMALL["distilbert-mlm"], "loader": loader}, seed=7)
+    stream = built.batches(start=2)
+    for step in range(2, 9):
+        batch, numbered = next(stream), built.dataset.batch(step, 4, 7, "masked-lm")
         assert all(torch.equal(batch[key], numbered[key]) for key in numbered)
 
 

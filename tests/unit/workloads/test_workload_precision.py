@@ -148,7 +148,7 @@ def test_the_environment_can_forbid_a_precision(monkeypatch):
     assert flags["env.NVIDIA_TF32_OVERRIDE"] == "1"
 
 
-@pytest.mark.parametrize(("kind", "device"), [("fp8", "cpu"), ("fp32", "tpu")])
+@pytest.mark.parametrize(("kind", "device"), [("fp4", "cpu"), ("fp32", "tpu")])
 def test_unknown_names_are_refused(kind, device):
     with pytest.raises(ValueError, match="is not one of"):
         precision.supported(kind, device)

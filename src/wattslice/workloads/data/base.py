@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,8 +34,23 @@ class DataShape:
     vocabulary: int | None = None  # number of token ids
 
 
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Which part of every step's samples a worker takes: part `index` of `count` equal ones."""
+
+    index: int
+    count: int
+
+    def rows(self, batch_size: int) -> slice:
+        """Its rows among the batch_size x count samples of a step."""
+        return slice(self.index * batch_size, (self.index + 1) * batch_size)
+
+
+WHOLE = Shard(0, 1)
+
+
 class Dataset(ABC):
-    """Samples in memory, prepared once; a batch costs one gather (and the masking of masked-lm).
+    """Samples with an order. Most are in memory: a batch costs one gather (and masked-lm's masks).
 
     The order is a fresh permutation per epoch. Batches run on across the end of an epoch, so every
     batch is full whatever the number of samples.
@@ -60,18 +74,20 @@ class Dataset(ABC):
         return self.shape.vocabulary
 
     @abstractmethod
-    def batch(self, step: int, batch_size: int, seed: int, task: str) -> Batch:
-        """Return the CPU tensors of step `step` (from 0): a function of the arguments alone."""
+    def batch(
+        self, step: int, batch_size: int, seed: int, task: str, shard: Shard = WHOLE
+    ) -> Batch:
+        """Return the CPU tensors of step `step` (from 0): a function of the arguments alone.
 
-    def batches(self, batch_size: int, seed: int, task: str, start: int = 0) -> Iterator[Batch]:
-        """Yield `batch(start)`, `batch(start + 1)`, … without end."""
-        step = start
-        while True:
-            yield self.batch(step, batch_size, seed, task)
-            step += 1
+        Several threads may call it at the same time. The shards of a step are together the batch
+        of batch_size x shard.count samples of one worker.
+        """
 
-    def indices(self, step: int, batch_size: int, seed: int) -> torch.Tensor:
+    def indices(self, step: int, batch_size: int, seed: int, shard: Shard = WHOLE) -> torch.Tensor:
         """Return the sample indices of a step, int64 [batch_size]."""
+        if shard.count > 1:
+            whole = self.indices(step, batch_size * shard.count, seed)
+            return whole[shard.rows(batch_size)]
         samples = self.fingerprint.samples
         position, left = step * batch_size, batch_size
         parts: list[torch.Tensor] = []
@@ -84,10 +100,11 @@ class Dataset(ABC):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _permutation(self, seed: int, epoch: int) -> torch.Tensor:
-        if self._epoch is None or self._epoch[:2] != (seed, epoch):
+        kept = self._epoch  # read once: another thread may be in another epoch
+        if kept is None or kept[:2] != (seed, epoch):
             order = torch.randperm(self.fingerprint.samples, generator=generator(seed, 1, epoch))
-            self._epoch = (seed, epoch, order)
-        return self._epoch[2]
+            kept = self._epoch = (seed, epoch, order)
+        return kept[2]
 
 
 class ImageDataset(Dataset):
@@ -110,10 +127,12 @@ class ImageDataset(Dataset):
         self.images = images
         self.labels = labels
 
-    def batch(self, step: int, batch_size: int, seed: int, task: str) -> Batch:
+    def batch(
+        self, step: int, batch_size: int, seed: int, task: str, shard: Shard = WHOLE
+    ) -> Batch:
         if task != "image-classification":
             raise DataError(f"task: {task!r} needs token sequences, but the data are images")
-        index = self.indices(step, batch_size, seed)
+        index = self.indices(step, batch_size, seed, shard)
         return {"images": self.images[index], "labels": self.labels[index]}
 
 
@@ -129,7 +148,10 @@ def normalise(images: torch.Tensor, channels: int) -> torch.Tensor:
 
 
 class TokenDataset(Dataset):
-    """Full token sequences, each beginning with CLS, with a class label each. No padding, no mask.
+    """Token sequences, each beginning with CLS, with a class label each.
+
+    They are full, without padding or mask, unless `lengths` (tokens before the padding) are given:
+    then every batch has an attention_mask, int64 [b, t].
 
     Batches by task (b = batch, t = tokens):
 
@@ -148,33 +170,64 @@ class TokenDataset(Dataset):
         sequences: torch.Tensor,
         labels: torch.Tensor,
         ordinary: tuple[int, int],
+        *,
+        mask: int | None = MASK,
+        lengths: torch.Tensor | None = None,
     ) -> None:
         super().__init__(shape, fingerprint)
         self.sequences = sequences
         self.labels = labels
         self.ordinary = ordinary  # ids that may replace a token: first, last + 1
+        self.mask = mask  # id of a masked position; None: the tokens have none
+        self.lengths = lengths
 
-    def batch(self, step: int, batch_size: int, seed: int, task: str) -> Batch:
-        index = self.indices(step, batch_size, seed)
+    def batch(
+        self, step: int, batch_size: int, seed: int, task: str, shard: Shard = WHOLE
+    ) -> Batch:
+        index = self.indices(step, batch_size, seed, shard)
         tokens = self.sequences[index].to(torch.int64)
+        if self.lengths is None:
+            return self._batch(tokens, index, task, generator(seed, 2, step), shard)
+        if task == "masked-lm":
+            raise DataError("task: 'masked-lm' needs full sequences; set data.pack to true")
+        length = tokens.shape[1]
+        inside = torch.arange(length) < self.lengths[index].unsqueeze(1)
+        batch = self._batch(tokens, index, task, generator(seed, 2, step), shard)
+        if task == "causal-lm":
+            batch["labels"] = tokens.masked_fill(~inside, IGNORED_LABEL)
+        return {**batch, "attention_mask": inside.to(torch.int64)}
+
+    def _batch(
+        self,
+        tokens: torch.Tensor,
+        index: torch.Tensor,
+        task: str,
+        source: torch.Generator,
+        shard: Shard,
+    ) -> Batch:
         if task == "text-classification":
             return {"input_ids": tokens, "labels": self.labels[index]}
         if task == "causal-lm":
             return {"input_ids": tokens, "labels": tokens}
         if task == "masked-lm":
-            return self._masked(tokens, generator(seed, 2, step))
+            return self._masked(tokens, source, shard)
         raise DataError(f"task: {task!r} needs images, but the data are token sequences")
 
-    def _masked(self, tokens: torch.Tensor, source: torch.Generator) -> Batch:
+    def _masked(self, tokens: torch.Tensor, source: torch.Generator, shard: Shard) -> Batch:
+        if self.mask is None:
+            raise DataError("task: 'masked-lm' needs a mask token, which the tokenizer lacks")
         batch, length = tokens.shape
+        everything = batch * shard.count  # drawn for all workers of the step, as for one
+        rows = shard.rows(batch)
         chosen_per_sequence = max(1, round(MASKED_SHARE * (length - 1)))
-        order = torch.rand(batch, length - 1, generator=source).argsort(dim=1)
+        order = torch.rand(everything, length - 1, generator=source).argsort(dim=1)[rows]
         positions = order[:, :chosen_per_sequence] + 1  # never CLS
         original = tokens.gather(1, positions)
         labels = torch.full_like(tokens, IGNORED_LABEL).scatter_(1, positions, original)
-        fate = torch.rand(original.shape, generator=source)
-        random = torch.randint(*self.ordinary, original.shape, generator=source)
-        replaced = torch.where(fate < 0.8, torch.full_like(original, MASK), original)
+        size = (everything, chosen_per_sequence)
+        fate = torch.rand(size, generator=source)[rows]
+        random = torch.randint(*self.ordinary, size, generator=source)[rows]
+        replaced = torch.where(fate < 0.8, torch.full_like(original, self.mask), original)
         replaced = torch.where(fate >= 0.9, random, replaced)
         return {"input_ids": tokens.scatter(1, positions, replaced), "labels": labels}
 
