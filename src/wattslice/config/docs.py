@@ -75,9 +75,16 @@ def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
         "TextData": "data.<name>",
         "SyntheticImages": "data.<name>",
         "SyntheticTokens": "data.<name>",
+        "ImageFolderData": "data.<name>",
+        "CifarData": "data.<name>",
+        "TextFilesData": "data.<name>",
         "WorkloadConfig": "workloads.<name>",
+        "LoraConfig": "workloads.<name>.adapter",
+        "CompileConfig": "workloads.<name>.compile",
+        "LoaderConfig": "workloads.<name>.loader",
         "OptimizerConfig": "workloads.<name>.optimizer",
         "ExperimentConfig": "experiments[]",
+        "PlanConfig": "plan",
         "ReportConfig": "report",
     }
     for name, key in keys.items():

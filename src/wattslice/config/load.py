@@ -14,11 +14,15 @@ from wattslice.config.errors import ConfigError, did_you_mean, explain
 from wattslice.config.layout import Layout, LayoutSyntaxError
 from wattslice.config.models import (
     CampaignConfig,
+    CifarData,
     DigitsData,
     ExperimentConfig,
+    ImageFolderData,
     SyntheticImages,
     WorkloadConfig,
 )
+
+_IMAGES = DigitsData | SyntheticImages | ImageFolderData | CifarData
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -26,8 +30,10 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _unique_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    # Before a merge key (<<) is resolved: a key may replace one that is merged in.
+    own = (key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge")
+    counts = Counter(loader.construct_object(key) for key in own)
     loader.flatten_mapping(node)
-    counts = Counter(loader.construct_object(key) for key, _ in node.value)
     twice = [str(key) for key, n in counts.items() if n > 1]
     if twice:
         line = node.start_mark.line + 1
@@ -95,7 +101,7 @@ def _workload_problems(campaign: CampaignConfig) -> Iterable[str]:
         if data is None:
             hint = did_you_mean(workload.data, campaign.data)
             yield f"{where}.data': value {workload.data!r} is not a data set; {hint}"
-        elif isinstance(data, DigitsData | SyntheticImages) != _wants_images(workload):
+        elif isinstance(data, _IMAGES) != _wants_images(workload):
             wants = "images" if _wants_images(workload) else "text or tokens"
             yield (
                 f"{where}.data': value {workload.data!r} (kind {data.kind}) does not fit the task "
@@ -108,6 +114,22 @@ def _workload_problems(campaign: CampaignConfig) -> Iterable[str]:
                 f"{where}.task': value {workload.task!r} is not one that timm models train on; "
                 "valid: image-classification"
             )
+        yield from _option_problems(where, workload)
+
+
+def _option_problems(where: str, workload: WorkloadConfig) -> Iterable[str]:
+    parts = workload.gradient_accumulation_steps
+    if workload.batch_size % parts:
+        yield (
+            f"{where}.gradient_accumulation_steps': value {parts} does not divide the batch_size "
+            f"{workload.batch_size}"
+        )
+    if workload.adapter is not None and workload.framework != "transformers":
+        yield f"{where}.adapter': adapters are for transformers models"
+    if workload.memory_format == "channels_last" and not _wants_images(workload):
+        yield f"{where}.memory_format': value 'channels_last' is for image models"
+    if workload.optimizer.fused and workload.optimizer.foreach:
+        yield f"{where}.optimizer': fused and foreach cannot both be true"
 
 
 def _wants_images(workload: WorkloadConfig) -> bool:
@@ -119,6 +141,13 @@ def _experiment_problems(campaign: CampaignConfig) -> Iterable[str]:
     for name, count in names.items():
         if count > 1:
             yield f"config key 'experiments': the name {name!r} is given {count} times"
+    yield from _job_problems(campaign)
+    for index, experiment in enumerate(campaign.experiments):
+        yield from _one_experiment(f"experiments[{index}]", experiment, campaign)
+
+
+def _job_problems(campaign: CampaignConfig) -> Iterable[str]:
+    """Names in mixes, job lists and the plan."""
     for mix, members in campaign.mixes.items():
         for workload in members:
             if workload is not None and workload not in campaign.workloads:
@@ -126,8 +155,19 @@ def _experiment_problems(campaign: CampaignConfig) -> Iterable[str]:
                 yield f"config key 'mixes.{mix}': {workload!r} is not a workload; {hint}"
         if all(member is None for member in members):
             yield f"config key 'mixes.{mix}': at least one slice must have a workload"
-    for index, experiment in enumerate(campaign.experiments):
-        yield from _one_experiment(f"experiments[{index}]", experiment, campaign)
+    for name, jobs in campaign.job_lists.items():
+        if name in campaign.mixes or name in ("solo", "fill"):
+            yield f"config key 'job_lists.{name}': the name is taken"
+        if not jobs:
+            yield f"config key 'job_lists.{name}' is empty"
+        for workload in jobs:
+            if workload not in campaign.workloads:
+                hint = did_you_mean(workload, campaign.workloads)
+                yield f"config key 'job_lists.{name}': {workload!r} is not a workload; {hint}"
+    for workload in campaign.plan.jobs:
+        if workload not in campaign.workloads:
+            hint = did_you_mean(workload, campaign.workloads)
+            yield f"config key 'plan.jobs': {workload!r} is not a workload; {hint}"
 
 
 def _one_experiment(
@@ -144,6 +184,7 @@ def _one_experiment(
         "workloads": experiment.workloads,
         "precisions": experiment.precisions,
         "placements": experiment.placements,
+        "sharing": experiment.sharing,
     }
     for key, values in lists.items():
         for value, count in Counter(values).items():
@@ -158,17 +199,50 @@ def _one_experiment(
             if not experiment.workloads:
                 yield f"config key '{where}.workloads' is empty, but {placement!r} needs some"
         else:
-            yield from _mix_problems(f"{where}.placements", placement, layouts, campaign)
+            yield from _mix_problems(where, placement, layouts, campaign, experiment)
+    yield from _sharing_problems(where, experiment)
+
+
+def _sharing_problems(where: str, experiment: ExperimentConfig) -> Iterable[str]:
+    if set(experiment.sharing) != {"partition"} and {"solo", "fill"} & set(experiment.placements):
+        yield (
+            f"config key '{where}.sharing': {', '.join(experiment.sharing)} is for mixes and job "
+            "lists; take solo and fill into an experiment of their own"
+        )
+    if experiment.mps_percentages and "mps" not in experiment.sharing:
+        yield f"config key '{where}.mps_percentages' is given, but 'sharing' has no 'mps'"
 
 
 def _mix_problems(
-    where: str, mix: str, layouts: Iterable[Layout], campaign: CampaignConfig
+    where: str,
+    mix: str,
+    layouts: Iterable[Layout],
+    campaign: CampaignConfig,
+    experiment: ExperimentConfig,
 ) -> Iterable[str]:
-    members = campaign.mixes.get(mix)
-    if members is None:
-        hint = did_you_mean(mix, ["solo", "fill", *campaign.mixes])
-        yield f"config key '{where}': value {mix!r} is unknown; {hint}"
+    members: tuple[str | None, ...] | None = campaign.mixes.get(mix)
+    jobs = campaign.job_lists.get(mix, members)
+    if jobs is None:
+        known = ["solo", "fill", *campaign.mixes, *campaign.job_lists]
+        hint = did_you_mean(mix, known)
+        yield f"config key '{where}.placements': value {mix!r} is unknown; {hint}"
         return
+    limits, count = experiment.mps_percentages, sum(job is not None for job in jobs)
+    if limits and len(limits) != count:
+        yield (
+            f"config key '{where}.mps_percentages' has {len(limits)} values, but {mix!r} has "
+            f"{count} jobs"
+        )
+    shared = [scheme for scheme in experiment.sharing if scheme != "partition"]
+    for layout in layouts:
+        if shared and len(layout.slices) != 1:
+            yield (
+                f"config key '{where}.sharing': {', '.join(shared)} shares one slice, such as full "
+                f"or 7g, but the layout {layout} has {len(layout.slices)}"
+            )
+    if members is None or "partition" not in experiment.sharing:
+        return
+    where = f"{where}.placements"
     for layout in layouts:
         if len(members) != len(layout.slices):
             yield (

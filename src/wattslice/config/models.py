@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-Precision = Literal["fp32", "fp32-default", "tf32", "bf16", "fp16"]
+Precision = Literal["fp32", "fp32-default", "tf32", "bf16", "fp16", "fp8"]
 Task = Literal["image-classification", "text-classification", "masked-lm", "causal-lm"]
+SharingScheme = Literal["partition", "sequential", "time-slice", "mps"]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Label = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 
@@ -16,6 +17,21 @@ class ConfigModel(BaseModel):
     """Base: an unknown key is an error, not a silent default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+_Value = TypeVar("_Value")
+
+
+def option(default: _Value, *, description: str, **bounds: Any) -> _Value:
+    """A key that was added after runs had been recorded.
+
+    It is left out of every dump while it has its default, so that the spec digest of a run that
+    does not use it stays what it was.
+    """
+    field: _Value = Field(
+        default, description=description, exclude_if=lambda value: value == default, **bounds
+    )
+    return field
 
 
 class PowerModel(ConfigModel):
@@ -93,6 +109,10 @@ class MeasureConfig(ConfigModel):
     start_timeout_s: float = Field(
         600.0, gt=0, description="time for all workers to build their models, s"
     )
+    allow_partial: bool = Field(
+        False,
+        description="a run of several workers counts although one was lost (out of memory, killed)",
+    )
 
 
 class DigitsData(ConfigModel):
@@ -134,9 +154,103 @@ class SyntheticTokens(ConfigModel):
     samples: int = Field(256, ge=1, description="different samples, reused in turn")
 
 
+class ImageFolderData(ConfigModel):
+    """ImageNet-style folders on disk: one folder per class below `path`, read while training.
+
+    Shorter edge resized to image_size / 0.875, centre crop, random horizontal flip.
+    """
+
+    kind: Literal["image-folder"] = Field(description="this kind of data")
+    path: Label = Field(description="folder with one folder of images per class, e.g. …/train")
+    image_size: int = Field(224, ge=8, le=2048, description="edge of the square image, pixels")
+    channels: Literal[3] = Field(3, description="colour channels")
+    classes: int = Field(1000, ge=2, description="number of class folders; checked")
+
+
+class CifarData(ConfigModel):
+    """CIFAR-10 or CIFAR-100 in their binary or Python form on disk, resized as images."""
+
+    kind: Literal["cifar"] = Field(description="this kind of data")
+    path: Label = Field(description="the unpacked folder, e.g. …/cifar-10-batches-bin")
+    classes: Literal[10, 100] = Field(10, description="CIFAR-10, or CIFAR-100's fine labels")
+    image_size: int = Field(32, ge=8, le=512, description="edge of the square image, pixels")
+    channels: Literal[3] = Field(3, description="colour channels")
+
+
+class TextFilesData(ConfigModel):
+    """Text in local files: Hugging Face data sets on disk, GLUE, Alpaca, plain text.
+
+    Read are .parquet, .arrow (as `save_to_disk` writes them), .csv, .tsv, .json, .jsonl and .txt
+    (one column, `text`, a row per line).
+    """
+
+    kind: Literal["text-files"] = Field(description="this kind of data")
+    path: Label = Field(description="a file, or a folder that is searched for files")
+    split: str | None = Field(
+        "train", description="files of a folder whose name or folder begins so; null: all"
+    )
+    template: Label = Field(
+        "{text}", description="text of a row, columns in braces, e.g. `{instruction}\\n{output}`"
+    )
+    label: str | None = Field(
+        None, description="column of the class, for text-classification; null: all of class 0"
+    )
+    classes: int = Field(2, ge=2, description="number of labels; checked")
+    tokenizer: Label = Field(
+        "bytes", description="`bytes`, or a local folder (or file) with a tokenizer.json"
+    )
+    sequence_length: int = Field(128, ge=8, le=131072, description="tokens per sequence")
+    pack: bool = Field(
+        True,
+        description="texts joined and cut into full sequences; false: one text per sequence, cut "
+        "or padded, with an attention mask",
+    )
+    max_rows: int | None = Field(None, ge=1, description="rows to read; null: all")
+
+
 DataConfig = Annotated[
-    DigitsData | TextData | SyntheticImages | SyntheticTokens, Field(discriminator="kind")
+    DigitsData
+    | TextData
+    | SyntheticImages
+    | SyntheticTokens
+    | ImageFolderData
+    | CifarData
+    | TextFilesData,
+    Field(discriminator="kind"),
 ]
+
+
+class LoaderConfig(ConfigModel):
+    """Batches prepared ahead by threads, by torch.utils.data.DataLoader's own names."""
+
+    num_workers: int = Field(
+        1, ge=1, le=64, description="threads that prepare batches, on the worker's own cores"
+    )
+    prefetch_factor: int = Field(2, ge=1, le=64, description="batches ahead per thread")
+    pin_memory: bool = Field(False, description="page-locked batches, for copies to a GPU")
+
+
+class LoraConfig(ConfigModel):
+    """Low-rank adapters, by peft's own names; all other parameters are frozen."""
+
+    kind: Literal["lora"] = Field(description="this kind of adapter")
+    r: int = Field(8, ge=1, description="rank")
+    lora_alpha: int = Field(16, ge=1, description="scaling is lora_alpha / r")
+    lora_dropout: float = Field(0.0, ge=0, lt=1, description="dropout before the adapter")
+    target_modules: tuple[Label, ...] | None = Field(
+        None, description="names of the layers that get one; null: peft's own for the model"
+    )
+
+
+class CompileConfig(ConfigModel):
+    """torch.compile, by its own argument names."""
+
+    backend: Label = Field("inductor", description="compiler")
+    mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] = (
+        Field("default", description="what it optimises for")
+    )
+    fullgraph: bool = Field(False, description="refuse a model that breaks into several graphs")
+    dynamic: bool | None = Field(None, description="shapes that may change")
 
 
 class OptimizerConfig(ConfigModel):
@@ -146,6 +260,8 @@ class OptimizerConfig(ConfigModel):
     lr: float = Field(1e-3, gt=0, description="learning rate, constant")
     weight_decay: float = Field(0.01, ge=0, description="weight decay")
     momentum: float = Field(0.0, ge=0, lt=1, description="sgd only")
+    fused: bool | None = option(None, description="one kernel for all; null: torch's choice")
+    foreach: bool | None = option(None, description="kernels over lists; null: torch's choice")
 
 
 class WorkloadConfig(ConfigModel):
@@ -167,7 +283,23 @@ class WorkloadConfig(ConfigModel):
         "train", description="`train`: from scratch; `finetune`: needs `weights`"
     )
     weights: str | None = Field(
-        None, description="local folder or file of pretrained weights; null: random initial weights"
+        None,
+        description="local folder or file of pretrained weights; `hub:<owner>/<name>`: from the "
+        "local hub cache if it is there, else random (the record says which); null: random",
+    )
+    adapter: LoraConfig | None = option(None, description="train adapters only")
+    gradient_accumulation_steps: int = option(
+        1, ge=1, description="equal parts that a step's batch is computed in; divides batch_size"
+    )
+    gradient_checkpointing: bool = option(
+        False, description="recompute activations in the backward pass (the library's own way)"
+    )
+    memory_format: Literal["contiguous_format", "channels_last"] = option(
+        "contiguous_format", description="torch.memory_format of image models"
+    )
+    compile: CompileConfig | None = option(None, description="torch.compile; null: eager")
+    loader: LoaderConfig | None = option(
+        None, description="prepare batches in the background; null: in the step"
     )
     note: str | None = Field(None, description="what the workload stands for; not part of a run")
 
@@ -183,9 +315,34 @@ class ExperimentConfig(ConfigModel):
     workloads: tuple[Name, ...] = Field((), description="keys of `workloads`, for solo and fill")
     precisions: tuple[Precision, ...] = Field(min_length=1, description="one run each")
     placements: tuple[Name, ...] = Field(
-        ("solo",), min_length=1, description="`solo`, `fill`, or keys of `mixes`"
+        ("solo",), min_length=1, description="`solo`, `fill`, or keys of `mixes` or `job_lists`"
+    )
+    sharing: tuple[SharingScheme, ...] = Field(
+        ("partition",),
+        min_length=1,
+        description="how the jobs of mixes and job lists get the board. `partition`: a slice each; "
+        "the others are baselines on a layout of one slice, such as full or 7g: `sequential`, one "
+        "job after another (each is run alone); `time-slice`, all at once, in turns; `mps`, all "
+        "at once under CUDA MPS",
+    )
+    mps_percentages: tuple[Annotated[int, Field(ge=1, le=100)], ...] = Field(
+        (), description="active-thread percentage of each job under `mps`; empty: no limits"
     )
     repeats: int = Field(3, ge=1, le=1000, description="separate processes per cell")
+
+
+class PlanConfig(ConfigModel):
+    """What the target `validate` plans from the campaign's measurements, runs and compares."""
+
+    jobs: tuple[Name, ...] = Field(
+        (), description="keys of `workloads`, once per job; empty: all, as many as fit"
+    )
+    precision: Precision | None = Field(None, description="null: the campaign's first")
+    objective: Literal["throughput", "samples-per-joule"] = Field(
+        "throughput", description="what the best layout is best in"
+    )
+    random: int = Field(3, ge=0, le=100, description="layouts drawn at random beside the best")
+    repeats: int = Field(1, ge=1, le=100, description="runs of each layout")
 
 
 class ReportConfig(ConfigModel):
@@ -215,7 +372,20 @@ class CampaignConfig(ConfigModel):
         description="named mixes: a workload (or null for an empty slice) per slice of the layout, "
         "largest slice first",
     )
+    job_lists: dict[Name, tuple[Name, ...]] = Field(
+        default_factory=dict,
+        description="named job lists: workloads, the one that needs the largest slice first. They "
+        "are packed on a layout of any size: the i-th job on the i-th slice, and where there are "
+        "more jobs than slices, in several runs, one after another",
+    )
     experiments: tuple[ExperimentConfig, ...] = Field(min_length=1, description="what to run")
+    plan: PlanConfig = Field(
+        default_factory=PlanConfig, description="what the target `validate` plans and runs"
+    )
+    claims: tuple[Label, ...] = Field(
+        ("config/claims.yaml",),
+        description="files of claims to judge, relative to the repository; see docs/claims.md",
+    )
     report: ReportConfig = Field(default_factory=ReportConfig, description="what the report shows")
     min_free_mib: int = Field(
         1024, ge=0, description="free disk that must be there before a campaign starts, MiB"
