@@ -6,7 +6,9 @@ change of the config's documentation never counts as a change of a measurement.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from wattslice.files import canonical_json, sha256_text
 from wattslice.records.base import Record
@@ -22,6 +24,13 @@ class Assignment(Record):
     definition: dict[str, Any]  # WorkloadConfig without its note, the data set in place of its name
 
 
+class Sharing(Record):
+    """How several workers share the one slice of a layout: no partitions, a baseline for them."""
+
+    scheme: Literal["time-slice", "mps"]
+    active_thread_percentages: tuple[int, ...] | None = None  # mps, per worker; None: no limits
+
+
 class RunSpec(Record):
     """One run. Two runs with equal specs are the same run."""
 
@@ -33,6 +42,15 @@ class RunSpec(Record):
     repeat: int
     seed: int
     measure: dict[str, Any]  # MeasureConfig
+    sharing: Sharing | None = None  # None: each worker has a slice of its own
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_used(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A key that was added later is left out at its default, so that old digests hold."""
+        fields: dict[str, Any] = handler(self)
+        if self.sharing is None:
+            fields.pop("sharing", None)
+        return fields
 
     def canonical(self) -> str:
         return canonical_json(self.model_dump(mode="json"))

@@ -81,20 +81,28 @@ class WorkerProcess:
     def command(self, command: Command) -> None:
         self._write(command)
 
-    def kill(self) -> None:
+    def end(self) -> None:
+        """End the process; what it has written can still be read."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+    def kill(self) -> None:
+        self.end()
         os.close(self.reader.descriptor)
 
 
 class WorkerGroup:
-    """All workers of a run, moved from phase to phase together."""
+    """All workers of a run, moved from phase to phase together.
+
+    A worker that fails, dies or hangs is lost: it is ended, and the others go on without it.
+    """
 
     def __init__(self, jobs: Sequence[tuple[WorkerJob, Mapping[str, str]]]) -> None:
         self._oom_kills = _oom_kills()
         self._selector = selectors.DefaultSelector()
         self.workers: list[WorkerProcess] = []
+        self.losses: list[WorkerFailedError] = []  # in the order in which they were noticed
         try:
             for job, env in jobs:
                 worker = WorkerProcess(job, env)
@@ -104,59 +112,83 @@ class WorkerGroup:
             self.close()
             raise
 
+    @property
+    def survivors(self) -> list[WorkerProcess]:
+        """Workers that are not lost."""
+        return [worker for worker in self.workers if "failed" not in worker.said]
+
     def command(self, command: Command) -> None:
-        for worker in self.workers:
+        for worker in self.survivors:
             worker.command(command)
 
     def all_said(self, message: str) -> bool:
-        return all(message in worker.said for worker in self.workers)
+        """Whether every survivor has said a message."""
+        return all(message in worker.said for worker in self.survivors)
 
     def wait(self, message: str, timeout_s: float, phase: str) -> None:
-        """Wait until every worker has said a message.
+        """Wait until every survivor has said a message; who is late (time in s) is lost.
 
-        Raises WorkerFailedError if one fails or ends, or when the time (s) is up.
+        Raises WorkerFailedError, the first one, when no worker is left.
         """
         deadline = time.monotonic() + timeout_s
         while not self.all_said(message):
             left = deadline - time.monotonic()
-            if left <= 0:
-                late = next(w for w in self.workers if message not in w.said)
-                raise WorkerFailedError(
-                    late.job.slice_index,
-                    "error:timeout",
-                    f"no {message!r} within {timeout_s:g} s ({phase})",
-                )
-            self.listen(left)
+            if left > 0:
+                self.listen(left)
+                continue
+            late = [worker for worker in self.survivors if message not in worker.said]
+            for worker in late:
+                why = f"no {message!r} within {timeout_s:g} s ({phase})"
+                self._lose(worker, "error:timeout", why)
+            self._check()
 
     def listen(self, timeout_s: float) -> None:
-        """Take in what workers say for at most this long; returns after the first news."""
+        """Take in what workers say for at most this long; returns after the first news.
+
+        Raises WorkerFailedError, the first one, when no worker is left.
+        """
         for key, _ in self._selector.select(max(timeout_s, 0.0)):
             worker: WorkerProcess = key.data
+            failure: dict[str, Any] | None = None
             for line in worker.reader.lines():
                 message = json.loads(line)
-                worker.said[message.pop("message")] = message
-            if "failed" in worker.said:
-                failure = worker.said["failed"]
-                raise WorkerFailedError(
-                    worker.job.slice_index, failure["outcome"], failure["reason"]
-                )
-            if worker.reader.closed:
-                self._selector.unregister(worker.reader.descriptor)
-                if "done" not in worker.said:
-                    raise self._ended(worker)
+                name = message.pop("message")
+                if name == "failed":
+                    failure = message
+                else:
+                    worker.said[name] = message
+            if failure is not None:
+                self._lose(worker, failure["outcome"], failure["reason"])
+            elif worker.reader.closed:
+                if "done" in worker.said:
+                    self._selector.unregister(worker.reader.descriptor)
+                else:
+                    self._lose(worker, *self._ending(worker))
+        self._check()
 
-    def _ended(self, worker: WorkerProcess) -> WorkerFailedError:
+    def _check(self) -> None:
+        if not self.survivors:
+            raise self.losses[0]
+
+    def _lose(self, worker: WorkerProcess, outcome: str, reason: str) -> None:
+        """Go on without a worker. It is ended, so that it holds no part of the board."""
+        worker.said["failed"] = {"outcome": outcome, "reason": reason}
+        self.losses.append(WorkerFailedError(worker.job.slice_index, outcome, reason))
+        self._selector.unregister(worker.reader.descriptor)
+        worker.end()
+
+    def _ending(self, worker: WorkerProcess) -> tuple[str, str]:
+        """Outcome and reason of a worker that ended without a word."""
         code = worker.process.wait()
-        index = worker.job.slice_index
         if code == -signal.SIGKILL:
             now = _oom_kills()
             if now is not None and self._oom_kills is not None and now > self._oom_kills:
-                return WorkerFailedError(index, "oom", "the kernel killed it for want of memory")
-            return WorkerFailedError(index, "error:killed", "the worker was killed with SIGKILL")
+                self._oom_kills = now  # one kill explains one worker
+                return "oom", "the kernel killed it for want of memory"
+            return "error:killed", "the worker was killed with SIGKILL"
         if code < 0:
-            name = signal.Signals(-code).name
-            return WorkerFailedError(index, "error:killed", f"the worker died of {name}")
-        return WorkerFailedError(index, "error:ended", f"the worker ended with exit code {code}")
+            return "error:killed", f"the worker died of {signal.Signals(-code).name}"
+        return "error:ended", f"the worker ended with exit code {code}"
 
     def close(self) -> None:
         """End every worker that is still there."""

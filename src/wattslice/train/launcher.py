@@ -3,8 +3,13 @@
     python -m wattslice.train --spec JSON --code DIGEST --campaign NAME --run ID --record FILE
 
 What goes wrong with the training itself is data: the record's outcome says it and the exit code
-is 0. Only faults of the infrastructure (board lost or held by another, no permission, disk) make
-the command fail, so that Snakemake repeats the run.
+is 0. A worker that fails, dies or runs out of memory does not stop the others: each has its own
+outcome, and the window is that of the survivors. If one is lost inside the window, the window
+starts again without it, so that the work and the energy in it are of the same set of workers. The
+run's outcome stays that of the first loss, unless the campaign has `measure.allow_partial`.
+
+Only faults of the infrastructure (board lost or held by another, no permission, disk) make the
+command fail, so that Snakemake repeats the run.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from wattslice.boards import sharing
 from wattslice.boards.base import Board
 from wattslice.boards.discover import board_of
 from wattslice.boards.errors import BoardError, LayoutImpossibleError
@@ -65,6 +71,8 @@ class _Attempt:
     rows: dict[str, list[Any]] = field(default_factory=dict)
     torch: dict[str, Any] = field(default_factory=dict)
     window: Window | None = None
+    window_from_s: float | None = None  # last loss of a worker inside the window
+    lost: bool = False
     outcome: str = "ok"
     reason: str | None = None
 
@@ -85,8 +93,11 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
     meter = _meter(board, measure)
     with board.lease():
         try:
-            attempt.layout_state = board.ensure(Layout.parse(spec.layout))
-        except LayoutImpossibleError as error:
+            state = board.ensure(Layout.parse(spec.layout))
+            if spec.sharing is not None:
+                state = sharing.divided(state, len(spec.assignments))
+            attempt.layout_state = state
+        except (LayoutImpossibleError, sharing.SharingUnavailableError) as error:
             attempt.fail("unsupported_layout", str(error))
         else:
             cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
@@ -176,18 +187,44 @@ def _train(
     meter: Meter,
     attempt: _Attempt,
 ) -> None:
+    """Run the workers; under a sharing scheme, with what that needs around them."""
     assert attempt.layout_state is not None
+    jobs = _jobs(spec, measure, board, attempt.layout_state)
+    if spec.sharing is None:
+        _train_workers(jobs, measure, meter, attempt)
+        return
+    try:
+        with sharing.shared(spec.sharing, board, attempt.layout_state, len(jobs)) as scheme:
+            jobs = [(job, {**env, **e}) for (job, env), e in zip(jobs, scheme.env, strict=True)]
+            _train_workers(jobs, measure, meter, attempt, scheme)
+    except sharing.SharingUnavailableError as error:
+        attempt.fail("unsupported_layout", str(error))
+
+
+def _train_workers(
+    jobs: list[tuple[WorkerJob, dict[str, str]]],
+    measure: MeasureConfig,
+    meter: Meter,
+    attempt: _Attempt,
+    scheme: sharing.Shared | None = None,
+) -> None:
     group: WorkerGroup | None = None
     try:
-        group = WorkerGroup(_jobs(spec, measure, board, attempt.layout_state))
+        group = WorkerGroup(jobs)
         meter.start()
         group.wait("ready", measure.start_timeout_s, "building the model")
         group.command("go")
         _warm_up(group, measure, meter)
+        if scheme is not None:
+            why_not = scheme.check([worker.process.pid for worker in group.survivors])
+            if why_not is not None:
+                attempt.fail("wrong_device", why_not)
+                return
+        lost = len(group.losses)
         group.command("window")
         group.wait("opened", measure.start_timeout_s, "opening the window")
         meter.mark("start")
-        _hold_window(group, measure)
+        _hold_window(group, measure, meter, attempt, lost)
         group.command("stop")
         group.wait("done", measure.start_timeout_s, "closing the window")
         meter.mark("end")
@@ -196,8 +233,26 @@ def _train(
     finally:
         meter.stop()
         if group is not None:
-            _collect(group, spec, attempt)
+            _account_for_losses(group, measure, attempt)
+            _collect(group, attempt)
             group.close()
+
+
+def _account_for_losses(group: WorkerGroup, measure: MeasureConfig, attempt: _Attempt) -> None:
+    """The outcome of a run that some workers did not live to see; all losses are named."""
+    if not group.losses:
+        return
+    attempt.lost = True
+    losses = "; ".join(str(loss) for loss in group.losses)
+    left = len(group.survivors)
+    if left == 0 or attempt.outcome != "ok":
+        attempt.reason = losses if left == 0 else attempt.reason
+        return
+    whose = f"{left} of {len(group.workers)} workers came through"
+    if measure.allow_partial:
+        attempt.reason = f"counts without a worker ({losses}); {whose}"
+    else:
+        attempt.fail(group.losses[0].outcome, f"{losses}; {whose}, their data are kept")
 
 
 def _warm_up(group: WorkerGroup, measure: MeasureConfig, meter: Meter) -> None:
@@ -215,11 +270,20 @@ def _warm_up(group: WorkerGroup, measure: MeasureConfig, meter: Meter) -> None:
             return
 
 
-def _hold_window(group: WorkerGroup, measure: MeasureConfig) -> None:
-    """Until the window is long enough and every worker has done its steps, or the cap."""
-    opened_s = max(worker.said["opened"]["t_s"] for worker in group.workers)
+def _hold_window(
+    group: WorkerGroup, measure: MeasureConfig, meter: Meter, attempt: _Attempt, lost: int
+) -> None:
+    """Until the window is long enough and every worker has done its steps, or the cap.
+
+    The loss of a worker starts it again: before, other workers were on the board. `lost` were so
+    when the window was asked for.
+    """
+    opened_s = max(worker.said["opened"]["t_s"] for worker in group.survivors)
     while True:
         now = time.monotonic()
+        if len(group.losses) > lost:
+            lost = len(group.losses)
+            attempt.window_from_s = opened_s = meter.mark("start")
         long_enough = now - opened_s >= measure.window.min_s
         if (long_enough and group.all_said("enough")) or now - opened_s >= measure.window.max_s:
             return
@@ -240,7 +304,7 @@ def _loss_ends(losses: Sequence[float | None]) -> tuple[float | None, float | No
     return _mean(values[: min(quarter, 10)]), _mean(values[-quarter:])
 
 
-def _collect(group: WorkerGroup, spec: RunSpec, attempt: _Attempt) -> None:
+def _collect(group: WorkerGroup, attempt: _Attempt) -> None:
     """Turn what the workers said into records, rows of steps and the common window."""
     assert attempt.layout_state is not None
     columns = ("slice_index", "step", "start_s", "end_s", "data_s", "samples", "loss")
@@ -277,7 +341,9 @@ def _collect(group: WorkerGroup, spec: RunSpec, attempt: _Attempt) -> None:
                 attempt.rows[name].append(value)
     starts = [w.window_start_s for w in attempt.workers if w.window_start_s is not None]
     ends = [w.window_end_s for w in attempt.workers if w.window_end_s is not None]
-    if len(ends) == len(group.workers) and max(starts) < min(ends):
+    if attempt.window_from_s is not None:
+        starts.append(attempt.window_from_s)
+    if ends and len(ends) == len(group.survivors) and max(starts) < min(ends):
         attempt.window = Window(start_s=max(starts), end_s=min(ends))
 
 
@@ -295,10 +361,12 @@ def _write_steps(path: Path, rows: dict[str, list[Any]]) -> None:
 
 
 def _judge(attempt: _Attempt, meter: Meter) -> None:
-    """The outcome of a run whose workers all came through."""
+    """The outcome of a run by those workers that came through."""
     if attempt.outcome != "ok":
         return
     for index, worker in enumerate(attempt.workers):
+        if worker.outcome != "ok":
+            continue
         reason = _divergence(worker)
         if reason is not None:
             changed = worker.model_copy(update={"outcome": "diverged", "reason": reason})
@@ -307,7 +375,8 @@ def _judge(attempt: _Attempt, meter: Meter) -> None:
     if attempt.outcome == "ok" and attempt.window is None:
         attempt.fail("error:no-overlap", "the workers' windows do not overlap")
     if attempt.outcome == "ok" and meter.reason is not None:
-        attempt.fail("energy_unavailable", meter.reason)
+        partial = f"; {attempt.reason}" if attempt.lost else ""
+        attempt.fail("energy_unavailable", f"{meter.reason}{partial}")
 
 
 def _divergence(worker: WorkerRecord) -> str | None:
