@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Literal
 
+from wattslice.boards.allocation import allocated, in_job, read_allocation
 from wattslice.boards.base import Board, MigPolicy
 from wattslice.boards.cpu.board import CpuBoard
 from wattslice.boards.cpu.power_model import PowerModelLike
@@ -21,9 +22,10 @@ def find_board(
     mig: MigPolicy,
     power_model: PowerModelLike | None = None,
 ) -> Board:
-    """The one board that fits.
+    """The one board that fits; in a SLURM job the one that the job has, with its part of it.
 
-    Raises BoardNotFoundError with what is there when none, or more than one, fits.
+    Raises BoardNotFoundError with what is there when none, or more than one, fits, and
+    AllocationError when the job's devices are not those of one board.
     """
     if kind == "cpu":
         return CpuBoard(power_model)
@@ -39,6 +41,8 @@ def find_board(
         return CpuBoard(power_model)
     if not boards:
         raise BoardNotFoundError(f"no NVIDIA board: {reason or 'NVML reports none'}")
+    if in_job():
+        boards = [allocated(boards, read_allocation())]
     return _select(boards, select)
 
 
