@@ -217,6 +217,13 @@ class Meter:
         """The newest sample, without asking the sensors."""
         return self._samples[-1] if self._samples else None
 
+    def latest_temperature(self) -> tuple[float, float] | None:
+        """(time in s, °C) of the newest sample that has one: slow sensors are read more rarely."""
+        for sample in reversed(self._samples):
+            if sample.temperature_c is not None:
+                return sample.t_s, sample.temperature_c
+        return None
+
     def samples(self) -> dict[str, list[Any]]:
         """The samples so far as columns, named as the fields of `Sample`; None is "not had"."""
         snapshot = list(self._samples)

@@ -261,8 +261,8 @@ def _warm_up(group: WorkerGroup, measure: MeasureConfig, meter: Meter) -> None:
     temperatures = WarmupDetector(measure.warmup)
     while True:
         group.listen(_LISTEN_S)
-        if (sample := meter.latest()) is not None:
-            temperatures.add_temperature(sample.t_s, sample.temperature_c)
+        if (reading := meter.latest_temperature()) is not None:
+            temperatures.add_temperature(*reading)
         if not group.all_said("warm"):
             continue
         capped = time.monotonic() - start_s >= measure.warmup.max_s

@@ -446,6 +446,37 @@ def field_values(device: Device, fields: Sequence[tuple[int, int]]) -> tuple[Fie
     return tuple(readings)
 
 
+class PreparedFields:
+    """Some fields of one board, read again and again: the arrays of the call are made once.
+
+    A sampler reads ten times a second for hours; `field_values` costs three times as much.
+    """
+
+    def __init__(self, device: Device, fields: Sequence[tuple[int, int]]) -> None:
+        self._device = device
+        self._count = ctypes.c_int(len(fields))
+        self._array = (pynvml.c_nvmlFieldValue_t * len(fields))()
+        for entry, (field, scope) in zip(self._array, fields, strict=True):
+            entry.fieldId, entry.scopeId = field, scope
+        self._function = pynvml.nvmlLib.nvmlDeviceGetFieldValues
+
+    def read(self) -> list[tuple[int, float | None]]:
+        """(return code, value) of each field. Raises the NvmlError of the call as a whole."""
+        code = self._function(self._device, self._count, self._array)
+        if code:
+            raise error_for(int(code), "nvmlDeviceGetFieldValues")
+        found: list[tuple[int, float | None]] = []
+        for entry in self._array:
+            code = entry.nvmlReturn
+            member = _VALUE_MEMBERS.get(entry.valueType)
+            if code or member is None:
+                # 999: a type of a later API, a value that cannot be read
+                found.append((code or 999, None))
+            else:
+                found.append((0, float(getattr(entry.value, member))))
+        return found
+
+
 def field_value(device: Device, field: int, scope: int = SCOPE_GPU) -> float:
     """One field. Raises the NvmlError of the field's own return code."""
     reading = field_values(device, [(field, scope)])[0]

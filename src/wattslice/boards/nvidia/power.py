@@ -19,9 +19,9 @@ from wattslice.records.board import EnergyCapability, EnergyScope
 # Codes after which nothing more will be read: uninitialised, driver gone, board lost, reset due.
 _LOST = frozenset({1, 9, 15, 16, 18})
 
-# Clocks, temperature and event reasons change slowly and cost a call each: in bursts of readings
-# (5 ms apart) they are read only this often, s, so that the driver's lock stays free.
-_SLOW_PERIOD_S = 0.04
+# Clocks, temperature, utilisation and event reasons change slowly and cost a call each: they are
+# read once a second, so that the driver's lock stays free and the meter costs little.
+_SLOW_PERIOD_S = 0.95
 
 _SCOPES: tuple[tuple[int, EnergyScope], ...] = (
     (nvml.SCOPE_GPU, "board"),
@@ -208,6 +208,8 @@ class NvmlPowerSource:
         self._device: nvml.Device | None = None
         self._probed: _Probe | None = None
         self._slow_at = float("-inf")
+        self._names: tuple[str, ...] = ()
+        self._fields: nvml.PreparedFields | None = None
 
     @property
     def scope(self) -> EnergyScope:
@@ -261,6 +263,16 @@ class NvmlPowerSource:
             nvml.ensure_open()
             self._device = nvml.device_by_uuid(self._uuid)
             self._probed = _probe(self._device)
+            named = {
+                "power_w": self._probed.instant,
+                "power_average_w": self._probed.average,
+                "energy_j": self._probed.energy,
+            }
+            fields = {name: field for name, field in named.items() if field is not None}
+            self._names = tuple(fields)
+            self._fields = (
+                nvml.PreparedFields(self._device, list(fields.values())) if fields else None
+            )
         except NvmlError as error:
             raise BoardLostError(f"board {self._uuid}: {error}") from error
 
@@ -271,7 +283,7 @@ class NvmlPowerSource:
         """Read once. `t_s` is the middle of the power call; `call_s` all calls together.
 
         Clocks, temperature, utilisation and event reasons are None in samples that follow the
-        last one which had them within 40 ms.
+        last one which had them within a second.
         """
         if self._device is None:
             raise BoardLostError(f"board {self._uuid}: its sensors are not open")
@@ -279,7 +291,7 @@ class NvmlPowerSource:
         values: dict[str, float] = {}
         errors: list[str] = []
         begin = time.monotonic()
-        self._read_fields(device, probe, values, errors)
+        self._read_fields(values, errors)
         if probe.plain_power:
             self._read_one("power_w", nvml.power_w, device, values, errors)
         if probe.plain_energy:
@@ -305,29 +317,21 @@ class NvmlPowerSource:
             error="; ".join(errors) or None,
         )
 
-    def _read_fields(
-        self, device: nvml.Device, probe: _Probe, values: dict[str, float], errors: list[str]
-    ) -> None:
-        named = {
-            "power_w": probe.instant,
-            "power_average_w": probe.average,
-            "energy_j": probe.energy,
-        }
-        fields = {name: field for name, field in named.items() if field is not None}
-        if not fields:
+    def _read_fields(self, values: dict[str, float], errors: list[str]) -> None:
+        if self._fields is None:
             return
         try:
-            readings = nvml.field_values(device, list(fields.values()))
+            readings = self._fields.read()
         except NvmlError as error:
             self._lost(error.code, error.reason)
-            errors.extend(f"{name}: {code_text(error.code)}" for name in fields)
+            errors.extend(f"{name}: {code_text(error.code)}" for name in self._names)
             return
-        for name, reading in zip(fields, readings, strict=True):
-            self._lost(reading.code, f"field {reading.field}")
-            if reading.value is None:
-                errors.append(f"{name}: {code_text(reading.code)}")
+        for name, (code, value) in zip(self._names, readings, strict=True):
+            if value is None:
+                self._lost(code, name)
+                errors.append(f"{name}: {code_text(code)}")
             else:
-                values[name] = reading.value / 1000.0  # mW, mJ
+                values[name] = value / 1000.0  # mW, mJ
 
     def _read_one(
         self,
