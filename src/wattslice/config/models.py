@@ -189,8 +189,10 @@ class TextFilesData(ConfigModel):
     split: str | None = Field(
         "train", description="files of a folder whose name or folder begins so; null: all"
     )
-    template: Label = Field(
-        "{text}", description="text of a row, columns in braces, e.g. `{instruction}\\n{output}`"
+    template: str = Field(
+        "{text}",
+        min_length=1,
+        description="text of a row, columns in braces, e.g. `{instruction}\\n{output}`",
     )
     label: str | None = Field(
         None, description="column of the class, for text-classification; null: all of class 0"

@@ -42,8 +42,8 @@ BAD = {
         ["experiments[0].layouts", "'2x1c'", "2 times"],
     ),
     "unknown precision": (
-        {"experiments__0__precisions": ["fp8"]},
-        ["experiments[0].precisions", "'fp8'", "'fp32'"],
+        {"experiments__0__precisions": ["fp4"]},
+        ["experiments[0].precisions", "'fp4'", "'fp32'"],
     ),
     "unknown placement": (
         {"experiments__0__placements": ["fil"]},

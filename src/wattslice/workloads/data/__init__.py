@@ -11,11 +11,15 @@ from wattslice.workloads.errors import DataError, near
 if TYPE_CHECKING:
     from wattslice.workloads.data.base import Dataset, DataShape
 
+# By full name: the digest of the measuring code follows module names in strings.
 _MODULES = {
-    "digits": "digits",
-    "pydoc-text": "text",
-    "synthetic-images": "synthetic",
-    "synthetic-tokens": "synthetic",
+    "cifar": "wattslice.workloads.data.cifar",
+    "digits": "wattslice.workloads.data.digits",
+    "image-folder": "wattslice.workloads.data.image_folder",
+    "pydoc-text": "wattslice.workloads.data.text",
+    "synthetic-images": "wattslice.workloads.data.synthetic",
+    "synthetic-tokens": "wattslice.workloads.data.synthetic",
+    "text-files": "wattslice.workloads.data.text_files",
 }
 
 
@@ -41,4 +45,4 @@ def _module(config: Mapping[str, Any]) -> Any:
     if kind not in _MODULES:
         valid = ", ".join(_MODULES)
         raise DataError(f"data.kind: {kind!r} is unknown; valid: {valid}.{near(kind, _MODULES)}")
-    return importlib.import_module(f"{__name__}.{_MODULES[kind]}")
+    return importlib.import_module(_MODULES[kind])
