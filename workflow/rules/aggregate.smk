@@ -1,3 +1,6 @@
+from wattslice.files import sha256_file
+
+
 rule aggregate:
     input:
         campaign="<campaign>/campaign.json",
@@ -37,4 +40,37 @@ rule analyse:
         r"""
         python ${{WATTSLICE_SCRIPTS}}/analyse.py --campaign {input.campaign:q} \
             --out {output:q} 2>{log:q}
+        """
+
+
+def claims_digests(wildcards):
+    """What the files of claims hold; their times play no part."""
+    found = {}
+    for name in CAMPAIGN.config.claims:
+        path = Path(workflow.basedir) / name
+        if not path.is_file():
+            raise WorkflowError(f"config key 'claims': there is no file {path}")
+        found[name] = sha256_file(path)
+    return found
+
+
+rule claims:
+    input:
+        campaign="<campaign>/campaign.json",
+        cells="<campaign>/tables/cells.parquet",
+        slices="<campaign>/tables/slices.parquet",
+    output:
+        "<campaign>/analysis/claims.json",
+    log:
+        "<campaign>/logs/claims.log",
+    conda:
+        "../../envs/wattslice.yaml"
+    params:
+        files=list(CAMPAIGN.config.claims),
+        content=claims_digests,
+        code=script_code("claims.py"),
+    shell:
+        r"""
+        python ${{WATTSLICE_SCRIPTS}}/claims.py --campaign {input.campaign:q} \
+            --claims {params.files:q} --out {output:q} 2>{log:q}
         """

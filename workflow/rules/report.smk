@@ -33,6 +33,7 @@ rule report:
             "summary.parquet",
         ),
         ratios="<campaign>/analysis/ratios.json",
+        claims="<campaign>/analysis/claims.json",
         figures=rules.figures.output,
     output:
         "<campaign>/report/index.html",

@@ -349,9 +349,14 @@ def _cell_rows(run: CollectedRun) -> list[dict[str, Any]]:
             "mode": assignment.definition.get("mode"),
             "data": _text(assignment.definition.get("data_name")),
             "batch_size": assignment.definition.get("batch_size"),
+            "sequence_length": _of_data(assignment, "sequence_length"),
+            "image_size": _of_data(assignment, "image_size"),
+            "checkpointing": bool(assignment.definition.get("gradient_checkpointing")),
+            "sharing": _sharing(run),
             "layers": _layers(assignment),
             "parameters": next((w.parameters for w in own if w.parameters is not None), None),
             "fits": _fits(run, own),
+            "compute_units": _cell_units(own, run),
             "badge": metrics.quality.badge,
             "board": None if run.record.board is None else run.record.board.name,
             "board_kind": None if run.record.board is None else run.record.board.kind,
@@ -402,6 +407,18 @@ def _idle_w(metrics: RunMetrics) -> tuple[float | None, str | None]:
     return energy.idle_w, None
 
 
+def _of_data(assignment: Assignment, key: str) -> int | None:
+    data = assignment.definition.get("data")
+    value = data.get(key) if isinstance(data, Mapping) else None
+    return value if isinstance(value, int) else None
+
+
+def _sharing(run: CollectedRun) -> str:
+    """How several workers share the board: a partition each, or a scheme without partitions."""
+    sharing = run.record.spec.get("sharing")
+    return str(sharing.get("scheme")) if isinstance(sharing, Mapping) else "partition"
+
+
 def _layers(assignment: Assignment) -> int | None:
     """Number of layers that the definition asks for; None where it leaves that to the library."""
     arguments = assignment.definition.get("model_args")
@@ -412,6 +429,16 @@ def _layers(assignment: Assignment) -> int | None:
         if isinstance(value, int):
             return value
     return None
+
+
+def _cell_units(own: Sequence[WorkerMetrics], run: CollectedRun) -> int | None:
+    """Size of the slices that a workload has in a run, together; see `compute_units`."""
+    state = run.record.layout_state
+    if state is None or not own:
+        return None
+    indices = {worker.slice_index for worker in own}
+    sizes = [compute_units(s)[0] for s in state.slices if s.index in indices]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def _fits(run: CollectedRun, own: Sequence[WorkerMetrics]) -> float | None:
@@ -608,9 +635,14 @@ COLUMNS: dict[str, dict[str, str]] = {
         "mode": _TEXT,
         "data": _TEXT,
         "batch_size": _INT,
+        "sequence_length": _INT,
+        "image_size": _INT,
+        "checkpointing": _BOOL,
+        "sharing": _TEXT,
         "layers": _INT,
         "parameters": _INT,
         "fits": _REAL,
+        "compute_units": _INT,
         "board": _TEXT,
         "board_kind": _TEXT,
         "board_uuid": _TEXT,

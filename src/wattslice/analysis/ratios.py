@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from wattslice.analysis.aggregate import read_tables
+from wattslice.analysis.mixes import mix_rows
 from wattslice.analysis.statistics import (
     Estimate,
     arithmetic_mean,
@@ -39,10 +40,13 @@ KINDS: dict[str, str] = {
     "precision_speedup_mean": "arithmetic mean of the speed-ups of all workloads, by block",
     "partition_throughput": "all slices filled, together, over the whole board",
     "partition_energy_per_sample": "board energy per sample, all slices filled over whole board",
+    "mix_progress": "work of all busy slices over the same jobs one by one on the base",
+    "mix_energy": "board energy of all busy slices over that of the same jobs on the base",
     "workload_time": "time per sample of one workload over that of another on the same slice",
     "workload_memory": "peak memory of one workload over that of another on the same slice",
 }
-ENERGY_KINDS = frozenset({"precision_energy_gain", "partition_energy_per_sample"})
+ENERGY_KINDS = frozenset({"precision_energy_gain", "partition_energy_per_sample", "mix_energy"})
+_MIX_FIGURES = {"mix_progress": "progress", "mix_energy": "energy_ratio"}
 
 
 class Pair(Record):
@@ -310,6 +314,54 @@ def partition_ratios(cells: Rows, confidence: float) -> list[Ratio]:
     return ratios
 
 
+def mix_ratios(cells: Rows, confidence: float) -> list[Ratio]:
+    """Busy layouts over the same jobs one by one on the base; see `wattslice.analysis.mixes`.
+
+    A fill over `full` is in `partition_ratios` already and is left out here.
+    """
+    rows = [row for row in mix_rows(cells) if row["kind"] == "mix" or row["base"] != "full"]
+    ratios = []
+    for (layout, placement, precision, base), group in _groups(
+        rows, ["layout", "placement", "precision", "base"]
+    ):
+        for kind, figure in _MIX_FIGURES.items():
+            blocks = {
+                (int(row["repeat"]), str(row["board_uuid"] or "")): row
+                for row in group
+                if row[figure] is not None
+            }
+            result = estimate([row[figure] for _, row in sorted(blocks.items())], confidence)
+            reasons = sorted({str(row[f"{figure}_reason"]) for row in group} - {"None"})
+            energy = kind in ENERGY_KINDS
+            ratios.append(
+                Ratio(
+                    name=f"{kind}/{layout}/{placement}/{precision}/over {base}",
+                    kind=kind,
+                    figure=figure,
+                    workload=group[0]["workload"],
+                    layout=layout,
+                    placement=placement,
+                    precision=precision,
+                    numerator=str(group[0]["workloads"]),
+                    denominator=base,
+                    modelled=energy and any(row["modelled"] for row in group),
+                    simulated=any(row["simulated"] for row in group),
+                    energy_scope=group[0]["energy_scope"] if energy else None,
+                    pairs=tuple(
+                        Pair(
+                            block=f"rep{block[0]}" + (f" {block[1]}" if block[1] else ""),
+                            numerator_run=str(row["run_id"]),
+                            denominator_run=" + ".join(row["base_runs"]),
+                            value=float(row[figure]),
+                        )
+                        for block, row in sorted(blocks.items())
+                    ),
+                    **_numbers(result, reasons),
+                )
+            )
+    return ratios
+
+
 def comparable_workloads(config: CampaignConfig) -> list[tuple[str, str]]:
     """Pairs of workloads that differ in their model only: same task, data, batch and optimizer.
 
@@ -364,6 +416,7 @@ def all_ratios(table: pd.DataFrame, config: CampaignConfig) -> RatioTable:
     ratios = precision_ratios(cells, confidence)
     ratios += mean_precision_ratios(ratios, confidence)
     ratios += partition_ratios(cells, confidence)
+    ratios += mix_ratios(cells, confidence)
     ratios += workload_ratios(cells, comparable_workloads(config), confidence)
     order = list(KINDS)
     ratios.sort(key=lambda ratio: (order.index(ratio.kind), ratio.name))

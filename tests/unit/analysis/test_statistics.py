@@ -9,10 +9,14 @@ import scipy.stats
 from wattslice.analysis.statistics import (
     arithmetic_mean,
     bootstrap_interval,
+    compare_groups,
     estimate,
     geometric_mean,
+    holm,
     paired_ratios,
     range_coverage,
+    repeats_needed,
+    student_interval,
 )
 
 
@@ -106,3 +110,78 @@ def test_means() -> None:
     assert arithmetic_mean([1.0, 4.0]) == 2.5
     with pytest.raises(ValueError, match="greater than 0"):
         geometric_mean([1.0, -1.0])
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 8])
+def test_student_interval_covers_and_agrees_with_scipy(n: int) -> None:
+    rng = np.random.default_rng(9)
+    hits = 0
+    for _ in range(1000):
+        low, high = student_interval(rng.lognormal(0.0, 0.1, n), logarithms=True)
+        hits += low <= 1.0 <= high
+    assert 0.93 <= hits / 1000 <= 0.97
+    values = rng.normal(0.0, 1.0, n)
+    values[0] = -1.0
+    reference = scipy.stats.t.interval(
+        0.95, n - 1, loc=values.mean(), scale=scipy.stats.sem(values)
+    )
+    assert student_interval(values) == pytest.approx(reference)
+
+
+def test_the_interval_of_a_difference_can_reach_zero() -> None:
+    low, high = student_interval([0.1, 0.3])
+    assert low < 0 < high
+    with pytest.raises(ValueError, match="greater than 0"):
+        student_interval([0.0, 1.0], logarithms=True)
+
+
+def test_repeats_needed() -> None:
+    # t(n - 1) s / sqrt(n) < d, looked up by hand for s = 1, d = 1: 2.776 / sqrt 5 = 1.24,
+    # 2.571 / sqrt 6 = 1.05, 2.447 / sqrt 7 = 0.92.
+    assert repeats_needed(1.0, 1.0, 2) == 7
+    assert repeats_needed(1.0, None, 1) == 3
+    assert repeats_needed(0.0, 1.0, 5) is None
+    assert repeats_needed(1e-6, 1.0, 5) is None
+
+
+def test_groups_are_compared_as_scipy_does() -> None:
+    rng = np.random.default_rng(4)
+    a, b = rng.lognormal(0.0, 0.05, 6), rng.lognormal(0.1, 0.1, 9)
+    found = compare_groups(a, b)
+    reference = scipy.stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
+    assert found.p == pytest.approx(reference.pvalue)
+    assert found.ratio == pytest.approx(scipy.stats.gmean(b) / scipy.stats.gmean(a))
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < found.ratio < found.high  # type: ignore[operator]
+
+
+def test_comparisons_keep_their_level() -> None:
+    """Equal groups are called different in 5 % of cases, and intervals hold the true ratio."""
+    rng = np.random.default_rng(8)
+    alarms = hits = 0
+    for _ in range(1000):
+        found = compare_groups(rng.lognormal(0.0, 0.05, 4), rng.lognormal(0.2, 0.1, 5))
+        assert found.low is not None
+        assert found.high is not None
+        hits += found.low <= np.exp(0.2) <= found.high
+        level = compare_groups(rng.lognormal(0.0, 0.05, 4), rng.lognormal(0.0, 0.05, 4))
+        alarms += level.p is not None and level.p < 0.05
+    assert 0.93 <= hits / 1000 <= 0.97
+    assert 0.03 <= alarms / 1000 <= 0.07
+
+
+def test_groups_that_cannot_be_compared_say_why() -> None:
+    assert compare_groups([], [1.0]).reason == "only one side has a value"
+    assert compare_groups([], []).reason == "neither side has a value"
+    one = compare_groups([1.0], [2.0, 2.1])
+    assert (one.low, one.p) == (None, None)
+    assert "one repeat" in (one.reason or "")
+    assert compare_groups([1.0, 1.0], [2.0, 2.0]).p == 0.0
+    assert compare_groups([1.0, 1.0], [1.0, 1.0]).p == 1.0
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.6, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
