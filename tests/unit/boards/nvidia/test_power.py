@@ -191,7 +191,7 @@ def test_t22_t26_a_mig_handles_power_is_never_asked_for(sim):
 def test_t44_slow_sensors_are_read_once_a_second(sim):
     from wattslice.boards.nvidia import power as module
 
-    assert module._SLOW_PERIOD_S == pytest.approx(1, abs=0.1)
+    assert 0.9 <= module._SLOW_PERIOD_S <= 1.0
     module._SLOW_PERIOD_S = 0.04  # this process is the test's own
     power = source(sim)
     first, second = power.read(), power.read()
