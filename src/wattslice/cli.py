@@ -18,6 +18,7 @@ COMMANDS = (
     "wattslice.workloads.cli",
     "wattslice.measure.cli",
     "wattslice.simulation.cli",
+    "wattslice.provenance.cli",
 )
 
 

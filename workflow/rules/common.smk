@@ -9,14 +9,17 @@ if str(SOURCE) not in sys.path:
 
 from snakemake.exceptions import WorkflowError
 
-from wattslice.config.campaign import Campaign, ConfigError, export_source
+from wattslice.config.campaign import TRAIN, Campaign, ConfigError, export_source
 from wattslice.config.start import (
     CampaignLock,
     check_disk,
     pending_runs,
     preflight_passed,
 )
+from wattslice.files import sha256_text
 from wattslice.provenance.code import code_digest
+from wattslice.provenance.snapshot import snapshot_digest
+from wattslice.provenance.start import Request, record_start
 from wattslice.report.figure_list import FIGURES
 from wattslice.train import progress
 
@@ -24,12 +27,14 @@ export_source(Path(workflow.basedir))
 
 try:
     CAMPAIGN = Campaign(config, [Path(name) for name in workflow.configfiles])
+    MEASURES = CAMPAIGN.archived is None
 except ConfigError as error:
     raise WorkflowError(f"the config is not usable:\n{error}")
 
 RESULTS = f"results/{CAMPAIGN.name}"
 FORMATS = CAMPAIGN.config.report.formats
 LOCK = CampaignLock(Path(RESULTS))
+CODE_SNAPSHOT = snapshot_digest(Path(workflow.basedir))
 
 
 def any_of(names):
@@ -127,8 +132,26 @@ def start_campaign():
     try:
         check_disk(Path(RESULTS), CAMPAIGN.config.min_free_mib)
         LOCK.acquire()
+        if not MEASURES:
+            CAMPAIGN.archived.check()
     except ConfigError as error:
         raise WorkflowError(str(error))
+    record_start(
+        Path(RESULTS),
+        Path(workflow.basedir),
+        Request(
+            CAMPAIGN.name,
+            CAMPAIGN.config.source,
+            CAMPAIGN.manifest()["config"],
+            sha256_text(CAMPAIGN.config_json),
+            TRAIN,
+        ),
+        [Path(name) for name in workflow.configfiles],
+        sys.argv,
+    )
+    if not MEASURES:
+        print(f"campaign {CAMPAIGN.name}: runs of {CAMPAIGN.archived.folder}")
+        return
     if workflow.local_exec and not preflight_passed(CAMPAIGN, Path(RESULTS)):
         request = CAMPAIGN.request
         script("preflight.py", "--request", request, "--campaign", RESULTS)
@@ -139,7 +162,8 @@ def start_campaign():
 
 def board_session(*flags):
     """Save the state of a board that the campaign may re-partition, or put it back."""
-    if CAMPAIGN.config.board.mig == "managed" and workflow.local_exec:
+    managed = MEASURES and CAMPAIGN.config.board.mig == "managed"
+    if managed and workflow.local_exec:
         script(
             "restore.py", "--board", CAMPAIGN.board_json, "--campaign", RESULTS, *flags
         )

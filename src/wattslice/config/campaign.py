@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from wattslice.config.archived import Archived
 from wattslice.config.errors import ConfigError
 from wattslice.config.expand import Run, definition, expand
 from wattslice.config.load import load_campaign, read_yaml
@@ -18,6 +19,8 @@ from wattslice.files import canonical_json, sha256_text
 from wattslice.provenance.code import code_digest
 
 TRAIN = ("wattslice.train.launcher", "wattslice.train.worker")
+# Config keys that say where the runs come from, not what they are.
+ORIGIN = ("source", "archive")
 
 
 class Campaign:
@@ -69,11 +72,20 @@ class Campaign:
 
     @cached_property
     def config_json(self) -> str:
-        return canonical_json(self.config.model_dump(mode="json"))
+        """The config as canonical JSON; where the runs come from is no part of the campaign."""
+        return canonical_json(self.config.model_dump(mode="json", exclude=set(ORIGIN)))
+
+    @cached_property
+    def archived(self) -> Archived | None:
+        """The runs of an archive, for `source: archive`. Raises ConfigError if it is not usable."""
+        if self.config.source == "measure":
+            return None
+        return Archived.of(Path(self.config.archive or ""), self.runs)
 
     @cached_property
     def train_code(self) -> str:
-        return code_digest(*TRAIN)
+        """Digest of the code that measures, or that measured the runs of an archive."""
+        return code_digest(*TRAIN) if self.archived is None else self.archived.code_digest
 
     @cached_property
     def board_json(self) -> str:
@@ -103,18 +115,22 @@ class Campaign:
             }
         )
 
-    def manifest(self) -> dict[str, Any]:
-        """campaign.json: the config, and every run that the campaign consists of."""
+    def manifest(self, train_code: str | None = None) -> dict[str, Any]:
+        """campaign.json: the config, and every run that the campaign consists of.
+
+        `train_code` is the digest that the runs must have, where it is not that of this code.
+        """
+        code = train_code or self.train_code
         return {
             "schema_version": 1,
             "name": self.name,
-            "config": self.config.model_dump(mode="json"),
+            "config": self.config.model_dump(mode="json", exclude=set(ORIGIN)),
             "config_digest": sha256_text(self.config_json),
             "runs": [
                 {
                     "run_id": run.run_id,
                     "spec_digest": run.spec.digest(),
-                    "code_digest": self.train_code,
+                    "code_digest": code,
                     "experiments": list(run.experiments),
                 }
                 for run in self.runs

@@ -392,3 +392,9 @@ class CampaignConfig(ConfigModel):
     min_free_mib: int = Field(
         1024, ge=0, description="free disk that must be there before a campaign starts, MiB"
     )
+    source: Literal["measure", "archive"] = Field(
+        "measure",
+        description="`measure`: make the runs; `archive`: take them from an unpacked archive of "
+        "`wattslice archive`, with no GPU and without torch",
+    )
+    archive: str | None = Field(None, description="folder of the archive, for `source: archive`")

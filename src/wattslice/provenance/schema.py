@@ -18,7 +18,7 @@ SCHEMA = Path("workflow/schemas/run.schema.json")
 
 
 def schema_text() -> str:
-    """The JSON schema of run.json as this version writes it (older ones are migrated on reading)."""
+    """The JSON schema of run.json as this version writes it; older ones are migrated on reading."""
     schema = RunRecord.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["$id"] = f"run.schema.json?version={RUN_SCHEMA_VERSION}"
