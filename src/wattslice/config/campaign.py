@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -54,8 +55,15 @@ class Campaign:
 
     def layout_priority(self, layout: str) -> int:
         """Above the runs of the layout, below those of the layout before it."""
-        first = next(run for run in self.runs if run.layout == layout)
-        return self.run_priority(first.run_id) + 1
+        return 2 * (len(self.runs) - self._first_of[layout]) + 1
+
+    @cached_property
+    def _first_of(self) -> dict[str, int]:
+        """Place of the first run of each layout."""
+        first: dict[str, int] = {}
+        for index, run in enumerate(self.runs):
+            first.setdefault(run.layout, index)
+        return first
 
     @cached_property
     def layouts(self) -> list[str]:
@@ -102,6 +110,18 @@ class Campaign:
                 "measure": self.config.measure.model_dump(mode="json", include=fields),
             }
         )
+
+    @cached_property
+    def longest_run_min(self) -> int:
+        """What a cluster's job of one run may take, in minutes: all caps, and some to start."""
+        measure = self.config.measure
+        caps_s = (
+            measure.start_timeout_s,
+            measure.warmup.max_s,
+            measure.window.max_s,
+            measure.cooldown.max_s,
+        )
+        return math.ceil(sum(caps_s) / 60) + 5
 
     @cached_property
     def request(self) -> str:
