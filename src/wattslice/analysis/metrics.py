@@ -133,13 +133,13 @@ def run_metrics(
     """Figures of the run in `run_dir`.
 
     Raises RawFileError when run.json or a raw file is missing, unreadable or was changed, and
-    ValueError when the idle record belongs to another layout or board.
+    ValueError when the idle record belongs to another layout.
     """
     record = read_run(run_dir)
     verify_raw(run_dir, record)
     labels = RunLabels.of(record.run_id)
     if idle is not None:
-        _check_idle(record, labels, idle)
+        idle = _idle_of(record, labels, idle)
     why_not = _why_not_measured(record)
     steps: dict[int, Steps] = {}
     if why_not is None:
@@ -175,17 +175,20 @@ def run_metrics(
     )
 
 
-def _check_idle(record: RunRecord, labels: RunLabels, idle: IdleRecord) -> None:
-    """An idle power of another layout or board would give a wrong net energy."""
+def _idle_of(record: RunRecord, labels: RunLabels, idle: IdleRecord) -> IdleRecord:
+    """The idle record as far as it holds for the run: an idle power is of one board.
+
+    On a cluster the runs of a layout may come to several boards of which one was measured idle.
+    The others' runs have no net energy, and the reason says so.
+    """
     if idle.layout != labels.layout:
         raise ValueError(
             f"{record.run_id}: the idle record is of layout {idle.layout}, not {labels.layout}"
         )
-    if record.board is not None and idle.board_uuid != record.board.uuid:
-        raise ValueError(
-            f"{record.run_id}: the idle record is of board {idle.board_uuid}, the run is of "
-            f"{record.board.uuid}; measure the idle power again"
-        )
+    if record.board is None or idle.board_uuid == record.board.uuid:
+        return idle
+    reason = f"measured on board {idle.board_uuid}, the run is of board {record.board.uuid}"
+    return idle.model_copy(update={"idle_w": None, "reason": reason})
 
 
 def _why_not_measured(record: RunRecord) -> str | None:
