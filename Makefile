@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONPATH := $(CURDIR)/src
 
-.PHONY: run test lint format install docs clean-venv
+.PHONY: run test lint format install docs crate-tools clean-venv
 
 run: $(VENV)/.run-installed ## the default campaign on this machine's own devices
 	snakemake --cores all
 
-test: $(VENV)/.dev-installed ## every check that CI runs
+test: $(VENV)/.dev-installed crate-tools ## every check that CI runs
 	$(MAKE) --no-print-directory lint
 	pytest
 
@@ -29,6 +29,7 @@ format: $(VENV)/.dev-installed
 docs: $(VENV)/.run-installed ## schemas and config/README.md from the models
 	python -m wattslice.config.docs --write
 	python -m wattslice.provenance.schema --write
+	python -m wattslice.provenance.recipes --write
 
 install: $(VENV)/.run-installed
 
@@ -41,6 +42,14 @@ $(VENV)/.run-installed: envs/requirements.txt | $(VENV)/bin/python
 
 $(VENV)/.dev-installed: envs/requirements-dev.txt $(VENV)/.run-installed
 	$(BIN)/python -m pip install --quiet -r envs/requirements-dev.txt
+	touch $@
+
+# Apart from the rest: they ask for older versions of some libraries.
+crate-tools: $(VENV)/.crate-installed ## validator and reader of RO-Crates, for the tests
+
+$(VENV)/.crate-installed: envs/requirements-crate.txt | $(VENV)/bin/python
+	$(PYTHON) -m venv $(VENV)/crate
+	$(VENV)/crate/bin/python -m pip install --quiet -r envs/requirements-crate.txt
 	touch $@
 
 clean-venv:

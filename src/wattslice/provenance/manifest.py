@@ -134,7 +134,7 @@ def read_manifest(path: Path) -> Manifest:
         digest = content.pop("digest")
         manifest = Manifest.model_validate(content)
         again = json.dumps(content | {"digest": digest}, indent=2, sort_keys=True) + "\n"
-    except (ValueError, KeyError, AttributeError, ValidationError) as fault:
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as fault:
         raise ManifestError(path, "was changed: it is not a manifest any more") from fault
     if digest != manifest.digest() or again.encode() != data:
         raise ManifestError(path, "was changed: its own digest does not hold")

@@ -190,7 +190,7 @@ def differing_values(one: Any, two: Any, where: str = "") -> str | None:
 def equal(one: Any, two: Any) -> bool:
     """Whether two values are equal; numbers within TOLERANCE, a missing one only to itself."""
     if isinstance(one, bool) or isinstance(two, bool):
-        return one is two or one == two
+        return one is two
     if isinstance(one, int | float) and isinstance(two, int | float):
         return one == two or abs(one - two) <= TOLERANCE * max(abs(one), abs(two))
     return bool(one == two)
