@@ -64,6 +64,35 @@ class MemoryPeak(Record):
     )
     cuda_allocated_mib: float | None = None
     cuda_reserved_mib: float | None = None
+    device_used_mib: float | None = Field(
+        default=None,
+        description="in use on the slice when the window ends, by all that is on it: total - free "
+        "as the driver says (cudaMemGetInfo)",
+    )
+
+
+class MemoryBreakdown(Record):
+    """What one step keeps in memory, MiB, counted on its tensors in a step before the warm-up."""
+
+    parameters_mib: float
+    buffers_mib: float
+    gradients_mib: float = Field(description="after the backward pass")
+    optimizer_mib: float = Field(description="state of the optimizer after its first step")
+    activations_mib: float | None = Field(
+        default=None,
+        description="saved for the backward pass by autograd: distinct storages, without those of "
+        "parameters and buffers, at the end of the forward pass (of the first micro-batch)",
+    )
+    reason: str | None = Field(default=None, description="why there is no figure of activations")
+
+
+class StepPhases(Record):
+    """Parts of one step before the warm-up, s; each waits for the device, so they only compare."""
+
+    data_s: float
+    forward_s: float
+    backward_s: float
+    optimizer_s: float
 
 
 class WorkerRecord(Record):
@@ -98,6 +127,13 @@ class WorkerRecord(Record):
     loss_first: float | None = Field(default=None, description="mean of the first steps")
     loss_last: float | None = Field(default=None, description="mean of the last steps")
     memory: MemoryPeak | None = None
+    memory_breakdown: MemoryBreakdown | None = Field(
+        default=None, description="null: the worker did not come to its first step"
+    )
+    phases: StepPhases | None = None
+    data_parallel: dict[str, object] | None = Field(
+        default=None, description="rank, world_size and backend; null: not a data-parallel worker"
+    )
 
 
 class MeterRecord(Record):
@@ -116,6 +152,34 @@ class MeterRecord(Record):
     start_s: float | None = None
     end_s: float | None = None
     reason: str | None = None
+
+
+ActivityMetric = Literal["graphics-activity", "sm-activity", "sm-occupancy", "tensor-activity"]
+# The metric that energy is shared out by: power goes with the share of busy SMs, and graphics
+# activity counts a slice with one busy SM as busy as a full one.
+SM_ACTIVITY: ActivityMetric = "sm-activity"
+
+
+class ActivityReading(Record):
+    """How busy a slice or the board was between two moments of the window.
+
+    A share of the slice's own units, so that a full 1g and a full board both have 1.
+    """
+
+    slice_index: int | None = Field(description="null: the whole board, for comparison")
+    metric: ActivityMetric
+    value: float | None = Field(description="mean, 0..1; null with a reason")
+    raw: float | None = Field(
+        default=None, description="as the driver gave it, 0..1 if all is well; kept if not used"
+    )
+    reason: str | None = None
+    notes: tuple[str, ...] = Field(default=(), description="what is to be known of the value")
+    source: Literal["gpm", "none"] = Field(
+        description="gpm: the board's own counters, read through NVML; none: there is no such"
+    )
+    covers: str | None = Field(default=None, description="e.g. GPU instance 3")
+    start_s: float | None = None
+    end_s: float | None = None
 
 
 class Window(Record):
@@ -163,6 +227,9 @@ class RunRecord(Record):
     window: Window | None
     workers: tuple[WorkerRecord, ...]
     meter: MeterRecord
+    activities: tuple[ActivityReading, ...] = Field(
+        default=(), description="of each slice and of the board, by metric"
+    )
     raw: tuple[RawFile, ...]
 
     @model_validator(mode="before")

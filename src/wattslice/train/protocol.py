@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from wattslice.config.models import Precision
 from wattslice.records.base import Record
+from wattslice.train.ddp import Rendezvous
 
 Command = Literal["go", "window", "stop"]
 
@@ -45,6 +46,7 @@ class WorkerJob(Record):
     warmup: dict[str, Any]  # config.models.WarmupConfig
     min_steps: int
     parent_pid: int
+    rendezvous: Rendezvous | None = None  # of a data-parallel job
 
 
 class LineReader:

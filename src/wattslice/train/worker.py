@@ -14,6 +14,7 @@ from typing import Any
 from wattslice.config.models import WarmupConfig
 from wattslice.measure.steady import WarmupDetector
 from wattslice.train.clock import CudaClock, HostClock, StepClock
+from wattslice.train.ddp import Member
 from wattslice.train.lifetime import die_with_parent
 from wattslice.train.loop import StepLoop
 from wattslice.train.protocol import LineReader, WorkerJob, send
@@ -30,11 +31,17 @@ class Worker:
         self._job = job
         self._commands = commands
         self._output = output
+        self._member: Member | None = None
         self._rows: list[tuple[float, float, float]] = []  # start, end, wait for data; s
 
     # -- talking to the launcher ----------------------------------------------------------------
 
     def _command(self) -> str | None:
+        """The launcher's next command; of a data-parallel job, once all its workers have it."""
+        command = self._next_command()
+        return command if self._member is None else self._member.agree(command)
+
+    def _next_command(self) -> str | None:
         for line in self._commands.lines():
             return line
         if self._commands.closed:
@@ -69,9 +76,22 @@ class Worker:
         if device is None:
             return
         rss_base_mib = _reset_peak_rss()
-        workload = build(job.definition, job.seed)
+        member: Member | None = None
+        if job.rendezvous is not None:
+            member = self._member = Member(job.rendezvous, job.device)
+        ranks = (0, 1) if member is None else (member.rank, member.world_size)
+        workload = build(job.definition, job.seed, *ranks)
         context = precisions.apply(job.precision, job.device)
-        loop = StepLoop(workload, context, device)
+        loop = StepLoop(workload, context, device, member)
+        clock: StepClock = HostClock() if job.device == "cpu" else CudaClock(torch)
+        begin = clock.synchronise()
+        breakdown = loop.profile_memory()
+        middle = clock.synchronise()
+        self._rows.append((begin, middle, loop.waited_s))
+        phases = loop.profile_phases(clock)
+        self._rows.append((middle, clock.synchronise(), loop.waited_s))
+        if job.device == "cuda":  # the peak is that of the steps to come
+            torch.cuda.reset_peak_memory_stats()
         send(
             self._output,
             "ready",
@@ -89,14 +109,19 @@ class Worker:
                 "tokens_per_sample": workload.tokens_per_sample,
                 "seed": job.seed,
                 "data": workload.data.model_dump(mode="json"),
+                "memory_breakdown": breakdown,
+                "phases": phases,
+                "data_parallel": None if member is None else member.description(),
             },
             torch=_torch_facts(torch),
         )
         self._wait_for("go")
         with self._activity():
-            result = self._train(loop, HostClock() if job.device == "cpu" else CudaClock(torch))
+            result = self._train(loop, clock)
         result["memory"] = {"rss_base_mib": rss_base_mib, **self._memory(torch)}
         send(self._output, "done", result=result)
+        if member is not None:
+            member.leave()
 
     def _open_device(self, torch: Any) -> Any:
         job = self._job
@@ -182,6 +207,8 @@ class Worker:
         if self._job.device == "cuda":
             memory["cuda_allocated_mib"] = torch.cuda.max_memory_allocated() / 2**20
             memory["cuda_reserved_mib"] = torch.cuda.max_memory_reserved() / 2**20
+            free, total = torch.cuda.mem_get_info()
+            memory["device_used_mib"] = (total - free) / 2**20
         return memory
 
 
@@ -236,6 +263,8 @@ def main() -> int:
         from wattslice.workloads.outcomes import classify
 
         outcome, reason = classify(error)
+        if outcome == "oom":
+            reason = f"{reason} (batch_size {job.definition['batch_size']} requested)"
         send(output, "failed", outcome=outcome, reason=reason)
         return 0
     return 0

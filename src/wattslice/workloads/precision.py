@@ -99,6 +99,11 @@ class PrecisionContext:
                 "the model has no linear layer whose edges are multiples of 16"
             )
 
+    @property
+    def autocasts(self) -> bool:
+        """Whether `autocast` does anything."""
+        return self.precision in _AUTOCAST
+
     def autocast(self) -> torch.autocast:
         """Return a new context for forward pass and loss; it does nothing for fp32 and tf32."""
         dtype = _AUTOCAST.get(self.precision)

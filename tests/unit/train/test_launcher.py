@@ -65,7 +65,9 @@ def two_cores() -> bool:
 
 @pytest.mark.skipif(not two_cores(), reason="two slices need two cores")
 def test_a_fill_run_has_two_workers_in_the_window_together(tmp_path: Path) -> None:
-    record, line = _execute(_run("2x1c"), tmp_path)
+    # The loss of so small a batch falls for sure after some 20 steps only.
+    steps = {**FAST, "window": {"min_s": 1, "min_steps": 25, "max_s": 60}}
+    record, line = _execute(_run("2x1c", measure=steps), tmp_path)
     assert record.outcome == "ok", record.reason
     assert record.window is not None
     first, second = record.workers
