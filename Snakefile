@@ -29,6 +29,7 @@ else:
 include: "workflow/rules/metrics.smk"
 include: "workflow/rules/aggregate.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/validate.smk"
 include: "workflow/rules/provenance.smk"
 
 

@@ -73,13 +73,13 @@ def _runs_of(campaign: CampaignConfig, experiment: ExperimentConfig) -> Iterator
                         precision=precision,
                         repeat=repeat,
                         seed=campaign.seed + 1000 * repeat,
-                        measure=_measure(campaign),
+                        measure=spec_measure(campaign),
                         sharing=sharing,
                     )
                     yield Run(str(layout), placement, precision, repeat, spec, (experiment.name,))
 
 
-def _measure(campaign: CampaignConfig) -> dict[str, object]:
+def spec_measure(campaign: CampaignConfig) -> dict[str, object]:
     """How to measure; a key that was added later is left out at its default (digests hold)."""
     later = set() if campaign.measure.allow_partial else {"allow_partial"}
     return campaign.measure.model_dump(mode="json", exclude=later)

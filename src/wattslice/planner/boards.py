@@ -9,6 +9,7 @@ from functools import lru_cache
 from wattslice.boards.errors import BoardNotFoundError
 from wattslice.boards.nvidia.mig import catalogue
 from wattslice.boards.nvidia.mig import planner as mig
+from wattslice.boards.nvidia.mig.geometry import Geometry
 from wattslice.config.layout import Layout
 from wattslice.planner.errors import TableError
 
@@ -35,25 +36,37 @@ def mig_board(name: str, kinds: Iterable[str], power_limit_w: float | None = Non
     A layout to which a measured slice could be added is left out: with that slice idle it does
     the same. Raises BoardNotFoundError, TableError where no measured slice is one of the board's.
     """
-    known = set(kinds)
     board = catalogue.find(name)
-    profiles = [p for p in board.geometry.profiles if board.geometry.portable_name(p) in known]
-    layouts = (
-        [Layout.parse(text) for text in mig.layouts(board.geometry, profiles)] if profiles else []
-    )
+    return geometry_board(board.name, board.geometry, kinds, power_limit_w)
+
+
+def geometry_board(
+    name: str, geometry: Geometry, kinds: Iterable[str], power_limit_w: float | None = None
+) -> BoardModel:
+    """As `mig_board`, for a geometry that was read from a board."""
+    known = set(kinds)
+    profiles = [p for p in geometry.profiles if geometry.portable_name(p) in known]
+    layouts = [Layout.parse(text) for text in mig.layouts(geometry, profiles)] if profiles else []
     if FULL in known:
         layouts.insert(0, Layout((FULL,)))
     if not layouts:
-        have = ", ".join(board.geometry.portable_name(p) for p in board.geometry.base_profiles())
+        have = ", ".join(geometry.portable_name(p) for p in geometry.base_profiles())
         raise TableError(
             f"no slice of the table ({', '.join(sorted(known))}) is one of {name}, which has {have}"
         )
     memory = {
-        board.geometry.portable_name(p): float(p.memory_mib)
-        for p in board.geometry.profiles
+        geometry.portable_name(p): float(p.memory_mib)
+        for p in geometry.profiles
         if p.memory_mib is not None
     }
-    return BoardModel(board.name, tuple(layouts), memory, power_limit_w)
+    return BoardModel(name, tuple(layouts), memory, power_limit_w)
+
+
+def present_board(
+    name: str, slices: Iterable[str], power_limit_w: float | None = None
+) -> BoardModel:
+    """A board whose layout may not be changed."""
+    return BoardModel(name, (Layout.parse("+".join(slices)),), {}, power_limit_w)
 
 
 def cpu_board(cores: int, kinds: Iterable[str], power_limit_w: float | None = None) -> BoardModel:

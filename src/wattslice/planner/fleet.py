@@ -20,9 +20,12 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +69,23 @@ class FleetPlan:
     def gap(self) -> float:
         """value / bound - 1: at most so much could be saved."""
         return self.value / self.bound - 1.0 if self.bound > 0 else math.inf
+
+
+def _quiet_milp(*arguments: Any, **named: Any) -> Any:
+    """`milp` without the lines that HiGHS 1.x prints to file descriptor 1 itself now and then."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # no standard output at all
+        return milp(*arguments, **named)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        return milp(*arguments, **named)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 class _Instance:
@@ -173,7 +193,7 @@ def _solve(
     whole = np.zeros(count)
     if makespan is not None:
         whole[:width] = 1
-    found = milp(
+    found = _quiet_milp(
         cost,
         constraints=constraints,
         bounds=Bounds(lower, upper),
@@ -538,7 +558,7 @@ def exact_model(
     upper[model.at_e : model.at_x] = np.inf
     whole = np.ones(model.count)
     whole[model.at_m : model.at_x] = 0
-    found = milp(
+    found = _quiet_milp(
         model.cost(objective),
         constraints=[model.constraints()],
         bounds=Bounds(np.zeros(model.count), upper),

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from wattslice.config.layout import Layout
@@ -183,6 +183,11 @@ def _nothing_together(context: _Context) -> InfeasibleError:
     """Each job has a slice somewhere, but no layout has one for all of them."""
     options, board = context.options, context.board
     reasons = ["every job runs on some slice, but no layout has room for all of them together"]
+    kinds = list(dict.fromkeys(kind for layout in board.layouts for kind in layout.slices))
+    for workload in dict.fromkeys(job.workload for job in options.jobs):
+        bad = [f"{k}: {why}" for k in kinds if (why := _why_never(options.table, workload, k))]
+        if bad:
+            reasons.append(f"{workload} does not run on every slice ({', '.join(bad)})")
     nearest = []
     energy = {"energy", "samples-per-joule"} & set(context.objectives)
     if energy and not any(
@@ -215,6 +220,11 @@ def _nothing_together(context: _Context) -> InfeasibleError:
                 nearest.append(f"without {gone.name}: {best.layout}")
                 break
     return InfeasibleError(reasons, nearest or [f"layouts: {', '.join(map(str, board.layouts))}"])
+
+
+def _why_never(table: Table, workload: str, kind: str) -> str | None:
+    cell = table.cells.get((workload, kind))
+    return "not measured" if cell is None else cell.failed
 
 
 def replace_options(options: Options, jobs: Sequence[Job]) -> Options:
@@ -262,52 +272,60 @@ def _candidates(context: _Context) -> tuple[list[Candidate], str, float]:
     return found, method, gap
 
 
-def _solve_layout(
-    context: _Context, layout: Layout, objective: Objective, seconds: float
-) -> fleets.FleetPlan | None:
-    """The whole model where it is small enough and done in time, else the pooled one."""
-    pairs = len(context.options.jobs) * len(layout.slices)
-    models: list[Callable[..., fleets.FleetPlan]] = [fleets.plan_fleet]
-    if pairs <= _EXACT_PAIRS:
-        models.insert(0, fleets.exact_model)
-    for solve in models:
-        with contextlib.suppress(InfeasibleError):
-            return solve(
-                context.options,
-                [layout],
-                1,
-                objective,
-                time_limit_s=seconds,
-                deadline_s=context.request.deadline_s,
-            )
-    return None
-
-
 def _by_model(context: _Context) -> tuple[list[Candidate], float]:
-    """One model per layout and objective (a Pareto set is given by its two ends)."""
+    """Plans per layout and objective (a Pareto set is given by its two ends), and the gap.
+
+    The pooled model gives every layout a plan and a bound at once. The whole model then works on
+    the layouts whose bound could still beat the best plan, the most promising first.
+    """
     found: list[Candidate] = []
     gap = 0.0
-    share = context.request.time_limit_s / len(context.board.layouts) / len(context.objectives)
+    deadline_s = context.request.deadline_s
     for objective in context.objectives:
-        values: list[tuple[float, float]] = []
+        started = time.monotonic()
+        budget = context.request.time_limit_s / len(context.objectives)
+        plans: dict[Layout, fleets.FleetPlan] = {}
+        bounds: dict[Layout, float] = {}
         for layout in context.board.layouts:
-            solved = _solve_layout(context, layout, objective, share)
-            if solved is None:
+            with contextlib.suppress(InfeasibleError):
+                solved = fleets.plan_fleet(
+                    context.options, [layout], 1, objective, time_limit_s=2.0, deadline_s=deadline_s
+                )
+                plans[layout], bounds[layout] = solved, solved.bound
+        for layout in sorted(bounds, key=bounds.__getitem__):
+            best = min(each.value for each in plans.values())
+            left = budget - (time.monotonic() - started)
+            pairs = len(context.options.jobs) * len(layout.slices)
+            if pairs > _EXACT_PAIRS or bounds[layout] >= best * (1 - 1e-6) or left < 0.2:
                 continue
-            slices = [0] * len(context.options.jobs)
-            for index, numbers in enumerate(solved.boards[0].jobs):
-                for number in numbers:
-                    slices[number] = index
-            costs = {"makespan": solved.makespan_s, "energy": solved.energy_j or math.inf}
-            costs[objective] = solved.value
-            found.append(
-                Candidate(layout, tuple(slices), tuple(costs[o] for o in context.objectives))
-            )
-            values.append((solved.value, solved.bound))
-        if values:
-            best = min(value for value, _ in values)
-            gap = max(gap, best / min(bound for _, bound in values) - 1.0)
+            with contextlib.suppress(InfeasibleError):
+                solved = fleets.exact_model(
+                    context.options,
+                    [layout],
+                    1,
+                    objective,
+                    time_limit_s=left / 2,
+                    deadline_s=deadline_s,
+                )
+                bounds[layout] = max(bounds[layout], solved.bound)
+                if solved.value < plans[layout].value:
+                    plans[layout] = solved
+        found += [_of_plan(context, objective, each) for each in plans.values()]
+        if plans:
+            best = min(each.value for each in plans.values())
+            gap = max(gap, best / min(bounds.values()) - 1.0)
     return found, gap
+
+
+def _of_plan(context: _Context, objective: Objective, solved: fleets.FleetPlan) -> Candidate:
+    slices = [0] * len(context.options.jobs)
+    for index, numbers in enumerate(solved.boards[0].jobs):
+        for number in numbers:
+            slices[number] = index
+    costs = {"makespan": solved.makespan_s, "energy": solved.energy_j or math.inf}
+    costs[objective] = solved.value
+    wanted = tuple(costs[each] for each in context.objectives)
+    return Candidate(solved.boards[0].layout, tuple(slices), wanted)
 
 
 # --- answers -----------------------------------------------------------------------------------

@@ -212,8 +212,8 @@ def read_campaign(folder: Path, precision: str | None = None, confidence: float 
     Raises TableError where there is nothing to plan from.
     """
     tables = folder / "tables" if (folder / "tables").is_dir() else folder
-    runs = {str(row["run_id"]): row for row in _frame(tables, "runs")}
-    slices = _frame(tables, "slices")
+    runs = {str(row["run_id"]): row for row in read_frame(tables, "runs")}
+    slices = read_frame(tables, "slices")
     usable = {
         run_id: row
         for run_id, row in runs.items()
@@ -241,7 +241,8 @@ def read_campaign(folder: Path, precision: str | None = None, confidence: float 
     return table
 
 
-def _frame(tables: Path, name: str) -> list[dict[str, Any]]:
+def read_frame(tables: Path, name: str) -> list[dict[str, Any]]:
+    """Rows of a table of a campaign, None for what is missing. Raises TableError without it."""
     import pandas as pd
 
     parquet, text = tables / f"{name}.parquet", tables / f"{name}.csv"
