@@ -71,7 +71,7 @@ def start(
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
     }
     job = {
-        "module": body.__module__,
+        "module": body.__module__.rpartition(".")[2],  # its folder is on the path
         "name": body.__name__,
         "models": models,
         "mig_on": mig_on,
