@@ -64,8 +64,8 @@ class Clone:
         return {**kept, "WATTSLICE_LEASE_DIR": str(self.folder / "leases")}
 
     def planned(self, *arguments: str) -> dict[str, int]:
-        """Jobs that a dry run plans, by rule."""
-        done = self.snakemake("-n", *arguments, check=True)
+        """Jobs that a dry run plans, by rule; the profile's `quiet` would hide their table."""
+        done = self.snakemake("-n", "--quiet", "rules", *arguments, check=True)
         text = done.stdout + done.stderr
         table = text.partition("Job stats:")[2].partition("total")[0]
         counts = dict(re.findall(r"^(\w+)\s+(\d+)\s*$", table, flags=re.MULTILINE))
