@@ -85,6 +85,7 @@ def validate(config: CampaignConfig, folder: Path, code: str) -> Validation:
     table = read_campaign(folder, precision, config.report.confidence)
     board = board_of(config.board)
     model = model_of(board, config, table)
+    table = table.renamed(model.aliases)
     names = list(config.plan.jobs) or table.workloads[: model.most_slices]
     jobs = [Job(f"{name}#{number}", name) for number, name in enumerate(names, start=1)]
     options = Options(table, jobs, model.memory_mib, table.power_limit_w)

@@ -10,6 +10,7 @@ from wattslice.boards.errors import BoardNotFoundError
 from wattslice.boards.nvidia.mig import catalogue
 from wattslice.boards.nvidia.mig import planner as mig
 from wattslice.boards.nvidia.mig.geometry import Geometry
+from wattslice.boards.nvidia.mig.profiles import ProfileNameError
 from wattslice.config.layout import Layout
 from wattslice.planner.errors import TableError
 
@@ -24,6 +25,7 @@ class BoardModel:
     layouts: tuple[Layout, ...]  # each maximal for the kinds of slices that are known
     memory_mib: dict[str, float] = field(default_factory=dict)  # by kind of slice
     power_limit_w: float | None = None
+    aliases: dict[str, str] = field(default_factory=dict)  # exact name -> the name in `layouts`
 
     @property
     def most_slices(self) -> int:
@@ -44,7 +46,8 @@ def geometry_board(
     name: str, geometry: Geometry, kinds: Iterable[str], power_limit_w: float | None = None
 ) -> BoardModel:
     """As `mig_board`, for a geometry that was read from a board."""
-    known = set(kinds)
+    names = {kind: _portable(geometry, kind) for kind in kinds}
+    known = set(names.values())
     profiles = [p for p in geometry.profiles if geometry.portable_name(p) in known]
     layouts = [Layout.parse(text) for text in mig.layouts(geometry, profiles)] if profiles else []
     if FULL in known:
@@ -59,7 +62,17 @@ def geometry_board(
         for p in geometry.profiles
         if p.memory_mib is not None
     }
-    return BoardModel(name, tuple(layouts), memory, power_limit_w)
+    aliases = {kind: other for kind, other in names.items() if kind != other}
+    return BoardModel(name, tuple(layouts), memory, power_limit_w, aliases)
+
+
+def _portable(geometry: Geometry, kind: str) -> str:
+    """3g for 3g.40gb, as the board has it; what is no profile of the board stays as it is."""
+    try:
+        profile, name = mig.resolve_profile(geometry, kind)
+    except ProfileNameError:
+        return kind
+    return kind if name.ci_slices is not None else geometry.portable_name(profile)
 
 
 def present_board(

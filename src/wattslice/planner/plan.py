@@ -90,7 +90,7 @@ def plan(request: PlanRequest, table: Table, board: BoardModel) -> Plan:
     Raises InfeasibleError, which says why nothing fits and what is nearest.
     """
     started = time.monotonic()
-    context = _context(request, table, board)
+    context = _context(request, table.renamed(board.aliases), board)
     check_feasible(context.options, board, context.semantics)
     if request.boards > 1:
         return _plan_fleet(context, started)

