@@ -75,6 +75,7 @@ def _runs_of(campaign: CampaignConfig, experiment: ExperimentConfig) -> Iterator
                         seed=campaign.seed + 1000 * repeat,
                         measure=spec_measure(campaign),
                         sharing=sharing,
+                        parallel="ddp" if placement.endswith(".ddp") else None,
                     )
                     yield Run(str(layout), placement, precision, repeat, spec, (experiment.name,))
 
@@ -97,7 +98,9 @@ def _placements(
             yield from _jobs_together(campaign, experiment, layout, placement)
             continue
         for workload in experiment.workloads:
-            if placement == "fill" and len(layout.slices) > 1:
+            if placement == "ddp":
+                yield f"{workload}.ddp", (workload,) * len(layout.slices), None
+            elif placement == "fill" and len(layout.slices) > 1:
                 yield f"{workload}.fill", (workload,) * len(layout.slices), None
             else:
                 yield from _alone(workload, layout)

@@ -22,6 +22,7 @@ from wattslice.config.models import (
     WorkloadConfig,
 )
 
+_KINDS = ("solo", "fill", "ddp")
 _IMAGES = DigitsData | SyntheticImages | ImageFolderData | CifarData
 
 
@@ -156,7 +157,7 @@ def _job_problems(campaign: CampaignConfig) -> Iterable[str]:
         if all(member is None for member in members):
             yield f"config key 'mixes.{mix}': at least one slice must have a workload"
     for name, jobs in campaign.job_lists.items():
-        if name in campaign.mixes or name in ("solo", "fill"):
+        if name in campaign.mixes or name in _KINDS:
             yield f"config key 'job_lists.{name}': the name is taken"
         if not jobs:
             yield f"config key 'job_lists.{name}' is empty"
@@ -195,7 +196,7 @@ def _one_experiment(
             hint = did_you_mean(workload, campaign.workloads)
             yield f"config key '{where}.workloads': value {workload!r} is unknown; {hint}"
     for placement in experiment.placements:
-        if placement in ("solo", "fill"):
+        if placement in _KINDS:
             if not experiment.workloads:
                 yield f"config key '{where}.workloads' is empty, but {placement!r} needs some"
         else:
@@ -204,7 +205,7 @@ def _one_experiment(
 
 
 def _sharing_problems(where: str, experiment: ExperimentConfig) -> Iterable[str]:
-    if set(experiment.sharing) != {"partition"} and {"solo", "fill"} & set(experiment.placements):
+    if set(experiment.sharing) != {"partition"} and {*_KINDS} & set(experiment.placements):
         yield (
             f"config key '{where}.sharing': {', '.join(experiment.sharing)} is for mixes and job "
             "lists; take solo and fill into an experiment of their own"
@@ -223,7 +224,7 @@ def _mix_problems(
     members: tuple[str | None, ...] | None = campaign.mixes.get(mix)
     jobs = campaign.job_lists.get(mix, members)
     if jobs is None:
-        known = ["solo", "fill", *campaign.mixes, *campaign.job_lists]
+        known = [*_KINDS, *campaign.mixes, *campaign.job_lists]
         hint = did_you_mean(mix, known)
         yield f"config key '{where}.placements': value {mix!r} is unknown; {hint}"
         return

@@ -317,7 +317,9 @@ class ExperimentConfig(ConfigModel):
     workloads: tuple[Name, ...] = Field((), description="keys of `workloads`, for solo and fill")
     precisions: tuple[Precision, ...] = Field(min_length=1, description="one run each")
     placements: tuple[Name, ...] = Field(
-        ("solo",), min_length=1, description="`solo`, `fill`, or keys of `mixes` or `job_lists`"
+        ("solo",),
+        min_length=1,
+        description="`solo`, `fill`, `ddp`, or keys of `mixes` or `job_lists`",
     )
     sharing: tuple[SharingScheme, ...] = Field(
         ("partition",),

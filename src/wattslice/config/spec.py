@@ -43,13 +43,15 @@ class RunSpec(Record):
     seed: int
     measure: dict[str, Any]  # MeasureConfig
     sharing: Sharing | None = None  # None: each worker has a slice of its own
+    parallel: Literal["ddp"] | None = None  # ddp: the workers train one model together
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_used(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A key that was added later is left out at its default, so that old digests hold."""
         fields: dict[str, Any] = handler(self)
-        if self.sharing is None:
-            fields.pop("sharing", None)
+        for name in ("sharing", "parallel"):
+            if fields.get(name) is None:
+                fields.pop(name, None)
         return fields
 
     def canonical(self) -> str:

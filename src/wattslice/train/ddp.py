@@ -32,12 +32,16 @@ class Rendezvous(Record):
     file: str  # a path that does not exist yet, the same for all
 
 
-def refusal(slices: Iterable[SliceState]) -> str | None:
-    """Why a data-parallel job cannot run on these slices; None if it can."""
+class RefusedError(Exception):
+    """A data-parallel job that these slices cannot run; the message says why."""
+
+
+def check(slices: Iterable[SliceState]) -> None:
+    """Raise RefusedError where a data-parallel job cannot run on these slices."""
     instances = [slice_ for slice_ in slices if slice_.gpu_instance_id is not None]
     if not instances:
-        return None
-    return (
+        return
+    raise RefusedError(
         f"data parallel over MIG instances ({', '.join(s.profile for s in instances)}): a process "
         "sees one instance, and instances cannot reach each other's memory (no peer-to-peer, and "
         "nccl refuses two ranks on one GPU); use one whole board per worker"

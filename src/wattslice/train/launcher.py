@@ -19,6 +19,7 @@ import math
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +48,7 @@ from wattslice.records.run import (
     Window,
     WorkerRecord,
 )
-from wattslice.train import progress
+from wattslice.train import ddp, progress
 from wattslice.train.group import WorkerFailedError, WorkerGroup
 from wattslice.train.lifetime import die_with_parent
 from wattslice.train.protocol import WorkerJob
@@ -97,7 +98,9 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
             if spec.sharing is not None:
                 state = sharing.divided(state, len(spec.assignments))
             attempt.layout_state = state
-        except (LayoutImpossibleError, sharing.SharingUnavailableError) as error:
+            if spec.parallel == "ddp":
+                ddp.check(state.slices)
+        except (LayoutImpossibleError, sharing.SharingUnavailableError, ddp.RefusedError) as error:
             attempt.fail("unsupported_layout", str(error))
         else:
             cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
@@ -180,6 +183,17 @@ def _jobs(
     return jobs
 
 
+def _joined(
+    jobs: list[tuple[WorkerJob, dict[str, str]]], seed: int, file: Path
+) -> list[tuple[WorkerJob, dict[str, str]]]:
+    """The workers of one data-parallel job: one seed, and a file by which they meet."""
+    joined = []
+    for rank, (job, env) in enumerate(jobs):
+        meeting = ddp.Rendezvous(rank=rank, world_size=len(jobs), file=str(file))
+        joined.append((job.model_copy(update={"seed": seed, "rendezvous": meeting}), env))
+    return joined
+
+
 def _train(
     spec: RunSpec,
     measure: MeasureConfig,
@@ -190,6 +204,11 @@ def _train(
     """Run the workers; under a sharing scheme, with what that needs around them."""
     assert attempt.layout_state is not None
     jobs = _jobs(spec, measure, board, attempt.layout_state)
+    if spec.parallel == "ddp":
+        with tempfile.TemporaryDirectory(prefix="wattslice-ddp-") as folder:
+            jobs = _joined(jobs, spec.seed, Path(folder) / "rendezvous")
+            _train_workers(jobs, measure, meter, attempt)
+        return
     if spec.sharing is None:
         _train_workers(jobs, measure, meter, attempt)
         return
@@ -324,7 +343,11 @@ def _collect(group: WorkerGroup, attempt: _Attempt) -> None:
                 outcome=failed["outcome"] if failed else attempt.outcome if ended_alone else "ok",
                 reason=failed["reason"] if failed else attempt.reason if ended_alone else None,
                 pid=worker.process.pid,
-                **{"device": job.device, **ready.get("facts", {})},
+                **{
+                    "device": job.device,
+                    "batch_size": job.definition["batch_size"],
+                    **ready.get("facts", {}),
+                },
                 warmup=Warmup.model_validate(result["warmup"]) if result else None,
                 steps=len(losses),
                 window_start_s=result.get("window_start_s"),
