@@ -25,14 +25,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from wattslice.analysis.attribution import Method, SliceUse, attribute
+from wattslice.analysis.attribution import Attribution, Method, SliceUse, attribute
 from wattslice.analysis.raw import read_run
 from wattslice.analysis.statistics import estimate
 from wattslice.config.spec import Assignment, RunSpec
 from wattslice.files import replacing, sha256_file
 from wattslice.records.board import SliceState
 from wattslice.records.metrics import RunMetrics, WorkerMetrics
-from wattslice.records.run import MEASURED_OUTCOMES, RunRecord
+from wattslice.records.run import MEASURED_OUTCOMES, SM_ACTIVITY, ActivityReading, RunRecord
 
 TABLES = ("runs", "slices", "cells", "summary")
 # Figures of a run and workload that the summary gives with an interval, and their units.
@@ -50,8 +50,11 @@ FIGURE_UNITS: dict[str, str] = {
 }
 KEY = ("layout", "placement", "workload", "precision")
 ENERGY_FIGURES = ("samples_per_j", "samples_per_net_j", "mean_power_w", "idle_w")
-# Energy of a slice is an estimate by this rule; no activity reading is needed for it.
-ATTRIBUTION: Method = "slice-share"
+# Rules by which energy of slices is estimated, the best that there are readings for first: size x
+# activity is nearest to the measured marginal energies, and size alone needs no readings.
+ATTRIBUTIONS: tuple[Method, ...] = ("slice-activity", "slice-share", "activity")
+# Between the messages of several findings.
+WHY_SEPARATOR = " | "
 _CSV_FLOAT = "%.9g"
 
 
@@ -255,36 +258,83 @@ def compute_units(state: SliceState) -> tuple[int | None, str | None]:
     return (int(match[1]), "compute slice") if match else (None, None)
 
 
-def _energy_shares(run: CollectedRun) -> tuple[dict[int, float], str | None]:
-    """Estimated energy above idle of each busy slice, J, by index; or the reason for none."""
+def _activities(record: RunRecord) -> dict[int, ActivityReading]:
+    """SM activity of each slice that was asked for one, by index."""
+    return {
+        reading.slice_index: reading
+        for reading in record.activities
+        if reading.slice_index is not None and reading.metric == SM_ACTIVITY
+    }
+
+
+class _Shares(NamedTuple):
+    """Estimates of the energy above idle of each busy slice, by every rule that can be had."""
+
+    by_rule: dict[Method, Attribution]
+    reason: str | None = None  # why there is none at all
+    activity_notes: tuple[str, ...] = ()
+
+    @property
+    def chosen(self) -> Attribution | None:
+        """By the best rule, whose name goes with the numbers."""
+        had = (self.by_rule.get(method) for method in ATTRIBUTIONS)
+        return next((found for found in had if found and found.shares_j is not None), None)
+
+    @property
+    def note(self) -> str | None:
+        chosen, best = self.chosen, self.by_rule.get(ATTRIBUTIONS[0])
+        if chosen is None:
+            return self.reason or (None if best is None else best.reason)
+        fallback = []
+        if best is not None and best.reason is not None:
+            fallback = [f"no activity data, so by {chosen.method}: {best.reason}"]
+        notes = chosen.notes if chosen.method == "slice-share" else self.activity_notes
+        return "; ".join(dict.fromkeys([*fallback, *chosen.notes, *notes])) or None
+
+    def of(self, method: Method, index: int) -> float | None:
+        """Energy of a slice by a rule, J; None where the rule had no readings."""
+        found = self.by_rule.get(method)
+        return None if found is None or found.shares_j is None else found.shares_j.get(index)
+
+
+def _energy_shares(run: CollectedRun) -> _Shares:
     state, energy = run.record.layout_state, run.metrics.energy
     if state is None or len(state.slices) < 2:
-        return {}, "one slice: the energy of the board is that of the run"
+        return _Shares({}, "one slice: the energy of the board is that of the run")
     if energy is None or energy.gross_j is None:
-        return {}, run.metrics.energy_reason or "no energy"
+        return _Shares({}, run.metrics.energy_reason or "no energy")
+    activities = _activities(run.record)
     busy = {worker.slice_index for worker in run.metrics.workers}
     uses = []
     for own in state.slices:
         units, _ = compute_units(own)
         if units is None:
-            return {}, f"the size of slice {own.index} ({own.profile}) is not known"
-        uses.append(SliceUse(own.index, float(units), busy=own.index in busy))
+            return _Shares({}, f"the size of slice {own.index} ({own.profile}) is not known")
+        reading = activities.get(own.index)
+        activity = None if reading is None else reading.value
+        uses.append(SliceUse(own.index, float(units), own.index in busy, activity))
     idle_j = None if energy.idle_w is None else energy.idle_w * energy.window_s
-    found = attribute(ATTRIBUTION, energy.gross_j, idle_j, uses)
-    if found.shares_j is None:
-        return {}, found.reason
-    return found.shares_j, "; ".join(found.notes) or None
+    sources = sorted({f"{r.source} {r.metric}" for r in activities.values()})
+    return _Shares(
+        {
+            method: attribute(
+                method, energy.gross_j, idle_j, uses, activity_source=", ".join(sources) or None
+            )
+            for method in ATTRIBUTIONS
+        },
+        activity_notes=tuple(note for r in activities.values() for note in r.notes),
+    )
 
 
-def _worker_row(
-    run: CollectedRun, worker: WorkerMetrics, shares: tuple[dict[int, float], str | None]
-) -> dict[str, Any]:
+def _worker_row(run: CollectedRun, worker: WorkerMetrics, shares: _Shares) -> dict[str, Any]:
     state = run.record.layout_state
     own = next((s for s in state.slices if s.index == worker.slice_index), None) if state else None
     units, unit = compute_units(own) if own is not None else (None, None)
     record = next((w for w in run.record.workers if w.slice.index == worker.slice_index), None)
     memory = None if record is None else record.memory
-    share_j = shares[0].get(worker.slice_index)
+    chosen = shares.chosen
+    share_j = None if chosen is None else shares.of(chosen.method, worker.slice_index)
+    activity = _activities(run.record).get(worker.slice_index)
     samples = worker.samples.value
     return _labels(run) | {
         "badge": run.metrics.quality.badge,
@@ -298,8 +348,13 @@ def _worker_row(
         "cuda_reserved_mib": None if memory is None else memory.cuda_reserved_mib,
         "energy_estimate_j": share_j,
         "samples_per_j_estimate": samples / share_j if samples and share_j else None,
-        "energy_estimate_method": None if share_j is None else ATTRIBUTION,
-        "energy_estimate_note": shares[1],
+        "energy_estimate_method": None if share_j is None or chosen is None else chosen.method,
+        "energy_estimate_note": shares.note,
+        "energy_by_slice_share_j": shares.of("slice-share", worker.slice_index),
+        "energy_by_activity_j": shares.of("activity", worker.slice_index),
+        "energy_by_slice_activity_j": shares.of("slice-activity", worker.slice_index),
+        "activity": None if activity is None else activity.value,
+        "activity_reason": "not recorded" if activity is None else activity.reason,
         **_energy_labels(run),
         "slice_index": worker.slice_index,
         "slice": worker.slice_name,
@@ -623,6 +678,11 @@ COLUMNS: dict[str, dict[str, str]] = {
         "samples_per_j_estimate": _REAL,
         "energy_estimate_method": _TEXT,
         "energy_estimate_note": _TEXT,
+        "energy_by_slice_share_j": _REAL,
+        "energy_by_activity_j": _REAL,
+        "energy_by_slice_activity_j": _REAL,
+        "activity": _REAL,
+        "activity_reason": _TEXT,
     },
     "cells": {
         **_LABELS,

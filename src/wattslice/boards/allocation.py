@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from wattslice.boards.activity import ActivitySource
 from wattslice.boards.base import Board, PowerSource, WorkerPlacement
 from wattslice.boards.errors import BoardError, BoardNotFoundError
 from wattslice.config.layout import Layout
@@ -269,6 +270,9 @@ class AllocatedBoard:
     def power_source(self) -> PowerSource | None:
         """None on a shared board: `capabilities().energy.reason` names it."""
         return None if self.shared() else self._board.power_source()
+
+    def activity_source(self, slices: Sequence[SliceState]) -> ActivitySource:
+        return self._board.activity_source(slices)
 
     def health(self) -> Health:
         """On a shared board tenants of other slices are expected; `shared` names them."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from wattslice.boards.activity import ActivitySource
 from wattslice.config.layout import Layout
 from wattslice.records.board import (
     BoardIdentity,
@@ -109,6 +110,10 @@ class Board(Protocol):
 
     def power_source(self) -> PowerSource | None:
         """The sensors, or None where `capabilities().energy.reason` says why there are none."""
+        ...
+
+    def activity_source(self, slices: Sequence[SliceState]) -> ActivitySource:
+        """What tells how busy the slices are; it says so itself where the board has no such."""
         ...
 
     def health(self) -> Health: ...

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from wattslice.boards import sharing
+from wattslice.boards.activity import ActivitySource
 from wattslice.boards.base import Board
 from wattslice.boards.discover import board_of
 from wattslice.boards.errors import BoardError, LayoutImpossibleError
@@ -41,6 +42,7 @@ from wattslice.measure.steady import WarmupDetector, cool_down
 from wattslice.provenance import environment as environments
 from wattslice.records.board import Health, LayoutState
 from wattslice.records.run import (
+    ActivityReading,
     MemoryPeak,
     RawFile,
     RunRecord,
@@ -73,6 +75,7 @@ class _Attempt:
     torch: dict[str, Any] = field(default_factory=dict)
     window: Window | None = None
     window_from_s: float | None = None  # last loss of a worker inside the window
+    activities: tuple[ActivityReading, ...] = ()
     lost: bool = False
     outcome: str = "ok"
     reason: str | None = None
@@ -138,6 +141,7 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
         window=attempt.window,
         workers=tuple(attempt.workers),
         meter=meter.record(),
+        activities=attempt.activities,
         raw=tuple(
             RawFile(name=name, sha256=sha256_file(out / name), bytes=(out / name).stat().st_size)
             for name in ("power.parquet", "steps.parquet")
@@ -209,13 +213,14 @@ def _train(
             jobs = _joined(jobs, spec.seed, Path(folder) / "rendezvous")
             _train_workers(jobs, measure, meter, attempt)
         return
+    activity = board.activity_source(attempt.layout_state.slices)
     if spec.sharing is None:
-        _train_workers(jobs, measure, meter, attempt)
+        _train_workers(jobs, measure, meter, attempt, activity=activity)
         return
     try:
         with sharing.shared(spec.sharing, board, attempt.layout_state, len(jobs)) as scheme:
             jobs = [(job, {**env, **e}) for (job, env), e in zip(jobs, scheme.env, strict=True)]
-            _train_workers(jobs, measure, meter, attempt, scheme)
+            _train_workers(jobs, measure, meter, attempt, activity=activity, scheme=scheme)
     except sharing.SharingUnavailableError as error:
         attempt.fail("unsupported_layout", str(error))
 
@@ -225,6 +230,8 @@ def _train_workers(
     measure: MeasureConfig,
     meter: Meter,
     attempt: _Attempt,
+    *,
+    activity: ActivitySource,
     scheme: sharing.Shared | None = None,
 ) -> None:
     group: WorkerGroup | None = None
@@ -243,7 +250,9 @@ def _train_workers(
         group.command("window")
         group.wait("opened", measure.start_timeout_s, "opening the window")
         meter.mark("start")
-        _hold_window(group, measure, meter, attempt, lost)
+        activity.begin()
+        _hold_window(group, measure, meter, attempt, activity=activity, lost=lost)
+        activity.end()  # before the workers stop: the interval lies inside the window
         group.command("stop")
         group.wait("done", measure.start_timeout_s, "closing the window")
         meter.mark("end")
@@ -251,6 +260,7 @@ def _train_workers(
         attempt.fail(failure.outcome, str(failure))
     finally:
         meter.stop()
+        attempt.activities = activity.readings()
         if group is not None:
             _account_for_losses(group, measure, attempt)
             _collect(group, attempt)
@@ -290,7 +300,13 @@ def _warm_up(group: WorkerGroup, measure: MeasureConfig, meter: Meter) -> None:
 
 
 def _hold_window(
-    group: WorkerGroup, measure: MeasureConfig, meter: Meter, attempt: _Attempt, lost: int
+    group: WorkerGroup,
+    measure: MeasureConfig,
+    meter: Meter,
+    attempt: _Attempt,
+    *,
+    activity: ActivitySource,
+    lost: int,
 ) -> None:
     """Until the window is long enough and every worker has done its steps, or the cap.
 
@@ -303,6 +319,7 @@ def _hold_window(
         if len(group.losses) > lost:
             lost = len(group.losses)
             attempt.window_from_s = opened_s = meter.mark("start")
+            activity.begin()
         long_enough = now - opened_s >= measure.window.min_s
         if (long_enough and group.all_said("enough")) or now - opened_s >= measure.window.max_s:
             return

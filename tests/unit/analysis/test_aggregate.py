@@ -232,9 +232,40 @@ def test_energy_of_slices_is_an_estimate_that_adds_up(tmp_path: Path) -> None:
     # 40 W over 10 s, 20 W of it idle: 200 J above idle, in two equal shares.
     assert list(slices["energy_estimate_j"]) == pytest.approx([100.0, 100.0])
     assert set(slices["energy_estimate_method"]) == {"slice-share"}
+    assert list(slices["energy_by_slice_share_j"]) == pytest.approx([100.0, 100.0])
+    assert slices["energy_by_slice_activity_j"].isna().all()
+    assert "no activity data, so by slice-share" in slices.iloc[0]["energy_estimate_note"]
     whole = read_tables(make_campaign(tmp_path / "b", [Truth()]) / "tables")["slices"].iloc[0]
     assert pd.isna(whole["energy_estimate_j"])
     assert "one slice" in whole["energy_estimate_note"]
+
+
+def test_energy_of_slices_goes_by_their_activity_where_it_was_read(tmp_path: Path) -> None:
+    truth = Truth(layout="2x1c", placement="cnn.fill", workloads={0: "cnn", 1: "cnn"})
+    folder = make_campaign(tmp_path, [truth])
+    path = folder / "runs" / "2x1c/cnn.fill/fp32/rep1"
+    record = json.loads((path / "run.json").read_text())
+    record["activities"] = [
+        {
+            "slice_index": index,
+            "metric": metric,
+            "value": value,
+            "source": "gpm",
+            "notes": ["0.900 of its own"] if index == 0 else [],
+        }
+        for index, value in ((0, 0.9), (1, 0.3), (None, 0.6))
+        for metric in ("sm-activity", "graphics-activity")
+    ]
+    write_json(path / "run.json", record)
+    idle = folder / "idle" / "2x1c.json"
+    write_metrics(path, idle, path / "metrics.json", energy=constant_power)
+    slices = write_tables(folder, folder / "expected.json", folder / "tables")["slices"]
+    assert list(slices["energy_estimate_j"]) == pytest.approx([150.0, 50.0])
+    assert set(slices["energy_estimate_method"]) == {"slice-activity"}
+    assert list(slices["energy_by_activity_j"]) == pytest.approx([150.0, 50.0])
+    assert list(slices["energy_by_slice_share_j"]) == pytest.approx([100.0, 100.0])
+    assert list(slices["activity"]) == [0.9, 0.3]
+    assert slices.iloc[0]["energy_estimate_note"] == "0.900 of its own"
 
 
 @pytest.mark.parametrize(

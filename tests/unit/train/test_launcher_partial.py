@@ -28,6 +28,27 @@ FAST = {
     "warmup": {"min_steps": 2, "cv_steps": 3, "cv_max": 10, "max_s": 5},
     "window": {"min_s": 1, "min_steps": 3, "max_s": 30},
 }
+SMALL = {
+    "hidden_size": 32,
+    "embedding_size": 16,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+}
+# Two models of one library, whose import takes a fifth of the other's.
+ENCODERS = {
+    name: {
+        "framework": "transformers",
+        "model": name,
+        "task": "masked-lm",
+        "data": "text",
+        "batch_size": 4,
+        "model_args": SMALL
+        if name == "albert"
+        else {"dim": 32, "hidden_dim": 64, "n_layers": 1, "n_heads": 2},
+    }
+    for name in ("albert", "distilbert")
+}
 MODEL = {"kind": "cpu", "power_model": {"idle_w": 10, "active_w_per_core": 5, "source": "test"}}
 
 
@@ -36,18 +57,12 @@ def mixed_run(*, allow_partial: bool = False, **changes: Any) -> Run:
     defaults: dict[str, Any] = {
         "measure": {**FAST, "allow_partial": allow_partial},
         "board": MODEL,
-        "mixes": {"both": ["resnet", "albert"]},
+        "workloads": ENCODERS,
+        "mixes": {"both": ["distilbert", "albert"]},
         # A few steps do not make a loss fall for sure; on synthetic data it is not asked to.
-        "data__digits": {"kind": "synthetic-images", "samples": 16, "image_size": 32},
         "data__text": {"kind": "synthetic-tokens", "samples": 16, "vocabulary": 64},
-        "workloads__albert__model_args": {
-            "hidden_size": 32,
-            "embedding_size": 16,
-            "intermediate_size": 64,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-        },
         "experiments__0__layouts": ["2x1c"],
+        "experiments__0__workloads": [],
         "experiments__0__precisions": ["fp32"],
         "experiments__0__placements": ["both"],
         "experiments__0__repeats": 1,
@@ -89,10 +104,10 @@ class Killer:
 
         hold = launcher._hold_window
 
-        def holding(group: WorkerGroup, *rest: Any) -> None:
+        def holding(group: WorkerGroup, *rest: Any, **named: Any) -> None:
             if self.phase == "inside the window":
                 self.kill(group)
-            hold(group, *rest)
+            hold(group, *rest, **named)
 
         monkeypatch.setattr(WorkerGroup, "wait", waiting)
         monkeypatch.setattr(WorkerGroup, "command", commanding)
@@ -140,8 +155,10 @@ def test_a_worker_killed_at_random_is_named_and_the_others_go_on(
 
 
 def test_a_worker_out_of_memory_leaves_the_other_training(tmp_path: Path) -> None:
+    images = {"framework": "timm", "model": "resnet10t", "task": "image-classification"}
     run = mixed_run(
-        workloads__resnet__batch_size=10**6,
+        workloads={**ENCODERS, "resnet": {**images, "data": "digits", "batch_size": 10**6}},
+        mixes={"both": ["resnet", "albert"]},
         data__digits={"kind": "synthetic-images", "samples": 64, "image_size": 1024},
     )
     record = execute(run, tmp_path)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from wattslice.boards.activity import ActivitySource, NoActivity
 from wattslice.boards.base import PowerSource, WorkerPlacement
 from wattslice.boards.cpu import cores as core_sets
 from wattslice.boards.cpu import power_model, rapl
@@ -163,6 +164,9 @@ class CpuBoard:
         if self._model is not None:
             return power_model.PowerModelSource(self._model, self._cores)
         return None
+
+    def activity_source(self, slices: Sequence[SliceState]) -> ActivitySource:
+        return NoActivity(slices, "no activity counter of a set of CPU cores is read")
 
     def health(self) -> Health:
         none = Quantity.missing("no such sensor on a CPU board")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from wattslice.boards.activity import ActivitySource
 from wattslice.boards.base import MigPolicy, PowerSource, WorkerPlacement
 from wattslice.boards.errors import BoardError, BoardNotFoundError
 from wattslice.boards.lease import board_lease
 from wattslice.boards.nvidia import holders, nvml
+from wattslice.boards.nvidia.activity import GpmActivity
 from wattslice.boards.nvidia.identity import lock_key, read_identity
 from wattslice.boards.nvidia.mig import planner
 from wattslice.boards.nvidia.mig.control import (
@@ -216,6 +218,9 @@ class NvidiaBoard:
             if energy_capability(self._control.device()).scope is None:
                 return None
             return NvmlPowerSource(self._identity.uuid, self._identity.name)
+
+    def activity_source(self, slices: Sequence[SliceState]) -> ActivitySource:
+        return GpmActivity(self._identity.uuid, slices)
 
     def health(self) -> Health:
         """Readings that fail are null with the driver's code; none hides another."""

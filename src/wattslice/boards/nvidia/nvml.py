@@ -485,6 +485,70 @@ def field_value(device: Device, field: int, scope: int = SCOPE_GPU) -> float:
     return reading.value
 
 
+# --- activity (GPM) ----------------------------------------------------------------------------
+
+# Metrics of nvmlGpmMetricsGet, in per cent of the board's or of the GPU instance's own units.
+GPM_GRAPHICS_ACTIVITY = 1
+GPM_SM_ACTIVITY = 2
+GPM_SM_OCCUPANCY = 3
+GPM_TENSOR_ACTIVITY = 5
+# Two samples closer together than this give no metric (nvml.h at nvmlGpmMetricsGet), s.
+GPM_MIN_SPACING_S = 0.1
+
+
+def gpm_supported(device: Device) -> bool:
+    """Whether the board counts activity for NVML: Hopper and later do, and no earlier one."""
+    return bool(_call("nvmlGpmQueryDeviceSupport", device).isSupportedDevice)
+
+
+class GpmSample:
+    """The state of a board's or a GPU instance's activity counters at one moment."""
+
+    def __init__(self) -> None:
+        self._handle: Any = _call("nvmlGpmSampleAlloc")
+
+    def take(self, device: Device, instance: GpuInstanceId | None) -> None:
+        """Read the counters of the whole board, or of one of its GPU instances.
+
+        Raises NvmlNotSupportedError (no GPM, or MIG off), NvmlNotFoundError (no such instance)
+        and NvmlNoDataError (the instance has no compute instance).
+        """
+        if instance is None:
+            _call("nvmlGpmSampleGet", device, self._handle)
+        else:
+            _call("nvmlGpmMigSampleGet", device, int(instance), self._handle)
+
+    def take_of(self, handle: MigDevice) -> None:
+        """Read the counters of a MIG device's GPU instance, where the parent may not be asked."""
+        _call("nvmlGpmSampleGet", handle, self._handle)
+
+    def until(self, later: GpmSample, metrics: Sequence[int]) -> dict[int, FieldReading]:
+        """Metrics (per cent) between this sample and a later one, each with its own code.
+
+        Raises NvmlInvalidArgumentError where the two are of different instances: the counters
+        start anew when an id is given to a new instance.
+        """
+        request = pynvml.c_nvmlGpmMetricsGet_t()
+        request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics = len(metrics)
+        request.sample1, request.sample2 = self._handle, later._handle
+        for entry, metric in zip(request.metrics, metrics, strict=False):
+            entry.metricId = metric
+        _call("nvmlGpmMetricsGet", request)
+        found = {}
+        for entry in request.metrics[: len(metrics)]:
+            code = int(entry.nvmlReturn)
+            value = float(entry.value) if code == 0 else None
+            found[int(entry.metricId)] = FieldReading(int(entry.metricId), 0, code, value)
+        return found
+
+    def free(self) -> None:
+        """Let go of the memory. A second call does nothing."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            _call("nvmlGpmSampleFree", handle)
+
+
 # --- MIG mode ----------------------------------------------------------------------------------
 
 

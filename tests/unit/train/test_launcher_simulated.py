@@ -1,0 +1,98 @@
+"""Runs through the real launcher on a simulated H100: what it records beside the training."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from unit.config.campaigns import campaign
+from wattslice.analysis.metrics import run_metrics
+from wattslice.config.campaign import Campaign
+from wattslice.config.expand import Run
+from wattslice.records.run import RunRecord
+from wattslice.simulation import SimulationError
+from wattslice.simulation.session import Simulation, simulation
+
+MEASURE = {
+    "sample_hz": 10,
+    "idle_s": 1,
+    "warmup": {"min_steps": 2, "cv_steps": 3, "cv_max": 10, "max_s": 2},
+    "window": {"min_s": 5, "min_steps": 3, "max_s": 8},
+    "cooldown": {"max_s": 0},
+}
+
+
+def _run(layout: str, placement: str) -> Run:
+    return Campaign(
+        campaign(
+            measure=MEASURE,
+            board={"kind": "nvidia", "mig": "managed"},
+            experiments__0__layouts=[layout],
+            experiments__0__workloads=["resnet"],
+            experiments__0__precisions=["fp32"],
+            experiments__0__placements=[placement],
+        )
+    ).runs[0]
+
+
+@pytest.fixture(scope="module")
+def h100() -> Iterator[Simulation]:
+    try:
+        with simulation(["h100-sxm5-80gb"], mig=True) as boards:
+            yield boards
+    except SimulationError as error:
+        pytest.skip(f"the simulated library cannot be built here: {error}")
+
+
+def _execute(boards: Simulation, run: Run, folder: Path) -> RunRecord:
+    record = folder / "run.json"
+    arguments = ["--spec", run.spec.canonical(), "--code", "c", "--campaign", "test"]
+    arguments += ["--run", run.run_id, "--record", str(record)]
+    environment = boards.environment()
+    environment |= {"PYTHONPATH": "src", "WATTSLICE_LEASE_DIR": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-m", "wattslice.train", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return RunRecord.model_validate_json(record.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def solo(h100: Simulation, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, Path]:
+    folder = tmp_path_factory.mktemp("solo")
+    record = _execute(h100, _run("3g+1g", "solo"), folder)
+    assert record.outcome == "ok", record.reason
+    return record, folder
+
+
+def test_the_activity_of_busy_and_idle_slices_is_in_the_record(
+    solo: tuple[RunRecord, Path],
+) -> None:
+    record, _ = solo
+    assert record.window is not None
+    readings = {(r.slice_index, r.metric): r for r in record.activities}
+    busy = [worker.slice.index for worker in record.workers]
+    for index in (0, 1):
+        reading = readings[index, "sm-activity"]
+        assert reading.reason is None
+        assert reading.value == pytest.approx(1.0 if index in busy else 0.0, abs=0.01)
+        assert reading.start_s is not None
+        assert reading.end_s is not None
+        # Inside the window, and nearly all of it: at its ends by some steps only.
+        assert record.window.start_s <= reading.start_s < reading.end_s <= record.window.end_s
+        assert reading.end_s - reading.start_s > 0.8 * (record.window.end_s - record.window.start_s)
+    assert readings[None, "sm-activity"].value is not None
+
+
+def test_a_run_with_activities_has_its_figures(solo: tuple[RunRecord, Path]) -> None:
+    metrics = run_metrics(solo[1], None)
+    assert metrics.energy is not None
+    assert metrics.energy.gross_j is not None
