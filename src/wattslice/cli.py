@@ -17,6 +17,7 @@ COMMANDS = (
     "wattslice.boards.nvidia.cli",
     "wattslice.workloads.cli",
     "wattslice.measure.cli",
+    "wattslice.analysis.cli",
     "wattslice.planner.cli",
     "wattslice.simulation.cli",
     "wattslice.provenance.cli",
