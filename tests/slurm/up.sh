@@ -24,6 +24,11 @@ if [ "$missing" = 1 ]; then
     munge slurmctld slurmd slurm-client slurm-wlm-basic-plugins >/dev/null
 fi
 
+# A cluster that an earlier test run left, here or in another folder, is ended first.
+earlier=$(readlink /etc/slurm/slurm.conf || true)
+case $earlier in
+  */etc/slurm.conf) WATTSLICE_SLURM_DIR=${earlier%/etc/slurm.conf} "$here/down.sh" ;;
+esac
 WATTSLICE_SLURM_DIR=$folder "$here/down.sh"
 for file in slurm.conf gres.conf; do
   if [ -e "/etc/slurm/$file" ] && [ ! -L "/etc/slurm/$file" ]; then
@@ -50,7 +55,7 @@ NodeName=$node Name=gpu Type=3g.40gb File=$folder/dev/$node-slice0
 NodeName=$node Name=gpu Type=1g.10gb File=$folder/dev/$node-slice[1-2]
 CONF
   cat >>"$folder/etc/nodes.conf" <<CONF
-NodeName=$node NodeHostname=$host NodeAddr=127.0.0.1 Port=$port CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=16000 Gres=gpu:3g.40gb:1,gpu:1g.10gb:2
+NodeName=$node NodeHostname=$host NodeAddr=127.0.0.1 Port=$port CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=64000 Gres=gpu:3g.40gb:1,gpu:1g.10gb:2
 CONF
 done
 
