@@ -188,6 +188,7 @@ class Aliasing:
     cycles: float  # beats between step and sensor within the window
     places: float  # different places of a step that the sensor sees, if locked
     suggestion: str | None
+    needed_s: float | None = None  # window that would not be locked; infinite: none would
 
 
 def check_aliasing(
@@ -213,7 +214,7 @@ def check_aliasing(
         drift_s = max(0.0, abs(t - count * step_s) - period.error_s)
         cycles = window_s / t * drift_s / step_s
     locked = cycles < 1.0 and places <= LOCK_PERIODS
-    suggestion = None
+    suggestion = needed = None
     if locked:
         needed = window_s / cycles if cycles > 0 else math.inf
         longer = (
@@ -226,7 +227,7 @@ def check_aliasing(
             f"a multiple of the sensor's period {t:.4g} s: {longer}, or jitter the steps "
             "(another batch size, or a pause of random length between steps)"
         )
-    return Aliasing(locked, step_s, t, cycles, places, suggestion)
+    return Aliasing(locked, step_s, t, cycles, places, suggestion, needed)
 
 
 def worst_aliasing(

@@ -7,6 +7,7 @@ board's temperature drifts by less than `temperature_drift_c` over 30 s; both ar
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable
@@ -95,6 +96,11 @@ class WarmupDetector:
     def step_time_cv(self) -> float | None:
         """Coefficient of variation of the last step times (sample standard deviation / mean)."""
         return coefficient_of_variation(self._durations)
+
+    @property
+    def step_s(self) -> float | None:
+        """Median of the last step times, s; None before the first step."""
+        return statistics.median(self._durations) if self._durations else None
 
     def summary(self) -> WarmupSummary:
         return WarmupSummary(self._steps, self._duration_s, self._steady, self.step_time_cv)

@@ -182,6 +182,26 @@ class ActivityReading(Record):
     end_s: float | None = None
 
 
+class AliasingCheck(Record):
+    """Whether steps and power sensor beat, as judged after the warm-up, and what was done.
+
+    The energy of the window is judged again by the steps that were made in it.
+    """
+
+    period_s: float | None = Field(default=None, description="update period of the power sensor")
+    period_source: Literal["measured", "nominal"] | None = None
+    step_s: float | None = Field(default=None, description="median step time that beats worst")
+    asked_s: float = Field(description="shortest window by the config")
+    window_s: float = Field(description="shortest window that was held")
+    locked: bool | None = Field(description="at the asked length; null: not known, with a reason")
+    cured: bool | None = Field(description="by lengthening; null: there was nothing to cure")
+    reason: str | None = None
+
+    @property
+    def lengthened(self) -> bool:
+        return self.window_s > self.asked_s
+
+
 class Window(Record):
     """The interval in which all workers were training, CLOCK_MONOTONIC seconds."""
 
@@ -227,6 +247,9 @@ class RunRecord(Record):
     window: Window | None
     workers: tuple[WorkerRecord, ...]
     meter: MeterRecord
+    aliasing: AliasingCheck | None = Field(
+        default=None, description="null: the run did not come to its window"
+    )
     activities: tuple[ActivityReading, ...] = Field(
         default=(), description="of each slice and of the board, by metric"
     )

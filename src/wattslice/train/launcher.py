@@ -39,10 +39,12 @@ from wattslice.files import sha256_file, write_json
 from wattslice.measure.meter import Meter
 from wattslice.measure.raw import write_power
 from wattslice.measure.steady import WarmupDetector, cool_down
+from wattslice.measure.window import check_window
 from wattslice.provenance import environment as environments
 from wattslice.records.board import Health, LayoutState
 from wattslice.records.run import (
     ActivityReading,
+    AliasingCheck,
     MemoryPeak,
     RawFile,
     RunRecord,
@@ -76,6 +78,7 @@ class _Attempt:
     window: Window | None = None
     window_from_s: float | None = None  # last loss of a worker inside the window
     activities: tuple[ActivityReading, ...] = ()
+    aliasing: AliasingCheck | None = None
     lost: bool = False
     outcome: str = "ok"
     reason: str | None = None
@@ -141,6 +144,7 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
         window=attempt.window,
         workers=tuple(attempt.workers),
         meter=meter.record(),
+        aliasing=attempt.aliasing,
         activities=attempt.activities,
         raw=tuple(
             RawFile(name=name, sha256=sha256_file(out / name), bytes=(out / name).stat().st_size)
@@ -208,12 +212,12 @@ def _train(
     """Run the workers; under a sharing scheme, with what that needs around them."""
     assert attempt.layout_state is not None
     jobs = _jobs(spec, measure, board, attempt.layout_state)
+    activity = board.activity_source(attempt.layout_state.slices)
     if spec.parallel == "ddp":
         with tempfile.TemporaryDirectory(prefix="wattslice-ddp-") as folder:
             jobs = _joined(jobs, spec.seed, Path(folder) / "rendezvous")
-            _train_workers(jobs, measure, meter, attempt)
+            _train_workers(jobs, measure, meter, attempt, activity=activity)
         return
-    activity = board.activity_source(attempt.layout_state.slices)
     if spec.sharing is None:
         _train_workers(jobs, measure, meter, attempt, activity=activity)
         return
@@ -246,6 +250,7 @@ def _train_workers(
             if why_not is not None:
                 attempt.fail("wrong_device", why_not)
                 return
+        attempt.aliasing = _check_aliasing(group, measure, meter)
         lost = len(group.losses)
         group.command("window")
         group.wait("opened", measure.start_timeout_s, "opening the window")
@@ -299,6 +304,13 @@ def _warm_up(group: WorkerGroup, measure: MeasureConfig, meter: Meter) -> None:
             return
 
 
+def _check_aliasing(group: WorkerGroup, measure: MeasureConfig, meter: Meter) -> AliasingCheck:
+    """Whether the window has to be longer than was asked for, by the steps of the warm-up."""
+    said = (worker.said["warm"].get("step_s") for worker in group.survivors)
+    steps = [step_s for step_s in said if step_s is not None]
+    return check_window(meter.samples(), meter.record(), steps, measure.window)
+
+
 def _hold_window(
     group: WorkerGroup,
     measure: MeasureConfig,
@@ -314,16 +326,17 @@ def _hold_window(
     when the window was asked for.
     """
     opened_s = max(worker.said["opened"]["t_s"] for worker in group.survivors)
+    min_s = measure.window.min_s if attempt.aliasing is None else attempt.aliasing.window_s
     while True:
         now = time.monotonic()
         if len(group.losses) > lost:
             lost = len(group.losses)
             attempt.window_from_s = opened_s = meter.mark("start")
             activity.begin()
-        long_enough = now - opened_s >= measure.window.min_s
+        long_enough = now - opened_s >= min_s
         if (long_enough and group.all_said("enough")) or now - opened_s >= measure.window.max_s:
             return
-        left_s = measure.window.min_s - (now - opened_s)
+        left_s = min_s - (now - opened_s)
         group.listen(left_s if left_s > 0 else _LISTEN_S)
 
 

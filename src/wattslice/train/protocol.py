@@ -7,7 +7,7 @@ the launcher is gone.
     worker                     launcher
     ready   (model is built)
                                go        all are ready: train, nothing is measured yet
-    warm    (steady or capped)
+    warm    (step_s; steady or capped)
                                window    all are warm: the next step boundary opens the window
     opened  (t)
     enough  (min_steps done)

@@ -194,7 +194,7 @@ class Worker:
             self._rows.append((last, now, waited))
             if detector.add_step(now - last) and not warmup:
                 warmup = asdict(detector.summary())
-                send(self._output, "warm")
+                send(self._output, "warm", step_s=detector.step_s)
             last = now
             command = self._command()
             if command == "window":

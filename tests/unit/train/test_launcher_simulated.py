@@ -96,3 +96,14 @@ def test_a_run_with_activities_has_its_figures(solo: tuple[RunRecord, Path]) -> 
     metrics = run_metrics(solo[1], None)
     assert metrics.energy is not None
     assert metrics.energy.gross_j is not None
+
+
+def test_the_check_of_steps_against_the_sensor_is_in_the_record(
+    solo: tuple[RunRecord, Path],
+) -> None:
+    found = solo[0].aliasing
+    assert found is not None
+    assert found.period_s == pytest.approx(0.1, rel=0.3)  # on a loaded machine
+    assert found.step_s is not None or found.locked is False
+    assert found.asked_s == MEASURE["window"]["min_s"]  # type: ignore[index]
+    assert found.window_s == found.asked_s or found.cured
