@@ -77,6 +77,10 @@ def record(clone: Clone, run_id: str) -> Any:
     return json.loads((clone.results / "runs" / run_id / "run.json").read_text())
 
 
+def _recorded(clone: Clone, run_id: str) -> bool:
+    return (clone.results / "runs" / run_id / "run.json").exists()
+
+
 def starts(clone: Clone, run_id: str) -> list[str]:
     path = clone.results / "logs" / "train" / f"{run_id}.log.starts"
     return path.read_text().splitlines() if path.exists() else []
@@ -108,7 +112,7 @@ def made(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             if faults.poll() is None:
                 faults.send_signal(signal.SIGINT)
                 faults.wait()
-    left = [run for run in (LIMITED, KILLED, CANCELLED) if (faulty.results / "runs" / run).exists()]
+    left = [run for run in (LIMITED, KILLED, CANCELLED) if _recorded(faulty, run)]
     faulty.adapt_profile(default={"slurm_partition": "spare"})
     resumed = faulty.snakemake(*wanted)
     yield Made(
@@ -302,7 +306,7 @@ def test_the_faults_were_what_slurm_says_they_were(made: Made) -> None:
 
 def test_faults_end_the_campaign_with_an_error_and_leave_no_record(made: Made) -> None:
     assert made.faulty_rc != 0
-    assert [run for run in made.left_by_faults if (run / Path("run.json")).exists()] == []
+    assert made.left_by_faults == []
 
 
 def test_the_campaign_resumes_and_counts_attempts_not_results(made: Made) -> None:

@@ -56,6 +56,17 @@ wildcard_constraints:
     figure=any_of(figure.name for figure in FIGURES),
 
 
+# What is quick and needs no board is not worth a cluster's job.
+localrules:
+    metrics,
+    aggregate,
+    analyse,
+    claims,
+    mix_gains,
+    figures,
+    report,
+
+
 # One board, one run: a default that --resources of other names cannot drop.
 if "board" not in workflow.global_resources:
     workflow.register_resource("board", 1)
@@ -94,6 +105,12 @@ def whole_machine(wildcards):
 def script_code(name):
     """Digest of a script and of all that it imports from the package."""
     return code_digest(Path(workflow.basedir) / "workflow" / "scripts" / name)
+
+
+def run_memory(wildcards, attempt):
+    """Memory of the host (MB) for a run's processes; more after a failure, as it may be that."""
+    workers = len(run_of(wildcards).spec.assignments)
+    return (2000 + 4000 * workers) * attempt
 
 
 def every_run(name):
@@ -152,12 +169,27 @@ def start_campaign():
     if not MEASURES:
         print(f"campaign {CAMPAIGN.name}: runs of {CAMPAIGN.archived.folder}")
         return
+    if not workflow.local_exec:
+        check_cluster()
     if workflow.local_exec and not preflight_passed(CAMPAIGN, Path(RESULTS)):
         request = CAMPAIGN.request
         script("preflight.py", "--request", request, "--campaign", RESULTS)
     board_session("--begin")
     progress.begin(Path(RESULTS), pending_runs(CAMPAIGN, Path(RESULTS)))
     print(f"campaign {CAMPAIGN.name}: {len(CAMPAIGN.runs)} runs, results in {RESULTS}")
+
+
+def check_cluster():
+    """Compare what the jobs ask for with what the cluster has, before any is submitted."""
+    if workflow.executor_plugin.name != "slurm":
+        return
+    from wattslice.cluster.start import ClusterProblem, check_start
+
+    try:
+        for remark in check_start(workflow, CAMPAIGN.config.board.mig):
+            print(f"note: {remark}")
+    except ClusterProblem as error:
+        raise WorkflowError(f"the cluster cannot run this campaign:\n{error}")
 
 
 def board_session(*flags):
