@@ -63,11 +63,69 @@ FIGURES: Final[tuple[Figure, ...]] = (
         energy=True,
     ),
     Figure(
+        "mixes",
+        "Jobs together",
+        "What do busy slices bring over the same jobs one after another?",
+        "Work and energy of all busy slices over the same jobs one by one on the base: the whole "
+        "board, or one instance of all slices. Above 1 is faster, below 1 needs less energy.",
+        "Ratios",
+        energy=True,
+    ),
+    Figure(
+        "slice_scaling",
+        "Scaling with the slice",
+        "How does training scale with the size of a slice?",
+        "Throughput of one slice over that of the whole board, paired by repeat, against the "
+        "share of the board's SMs or cores. The dashed line is ideal scaling.",
+        "Ratios",
+    ),
+    Figure(
+        "prediction",
+        "Alone and beside others",
+        "Does a slice train as fast beside busy ones as it does alone?",
+        "Throughput of a slice beside busy ones, against that of the same slice alone, which "
+        "would be its prediction if slices did not disturb each other.",
+        "Ratios",
+    ),
+    Figure(
+        "pareto",
+        "Energy against throughput",
+        "Which layouts and precisions does no other beat in both energy and speed?",
+        "Energy per sample against throughput; medians over repeats with their bootstrap "
+        "intervals. The dashed line joins what is beaten in both by none.",
+        "Energy",
+        energy=True,
+    ),
+    Figure(
+        "workload_pairs",
+        "Model against model",
+        "What does one model cost against another of the same task, in time and in memory?",
+        "Time per sample and peak memory of one workload over another that differs in its model "
+        "only, on the same slice in the same precision, paired by repeat.",
+        "Ratios",
+    ),
+    Figure(
         "peak_memory",
         "Peak memory",
         "How much memory does a worker need?",
         "Peak memory of the largest worker of a run; medians over repeats with their bootstrap "
         "intervals. The source (framework allocator or process) is stated.",
+        "Memory",
+    ),
+    Figure(
+        "memory_breakdown",
+        "Parts of the memory",
+        "What does the memory of a worker consist of?",
+        "Median memory of a worker by part, as far as its process and the framework's allocator "
+        "tell them apart.",
+        "Memory",
+    ),
+    Figure(
+        "oom_map",
+        "What fits where",
+        "Which workload fits into the memory of which slice?",
+        "Peak memory of the workers on each kind of slice; what ran out of memory is a result, "
+        "not an error.",
         "Memory",
     ),
     Figure(
@@ -84,6 +142,14 @@ FIGURES: Final[tuple[Figure, ...]] = (
         "Outcomes",
         "Which runs gave a measurement, and what became of the others?",
         "Runs with a measurement out of the runs of each cell; the worst outcome is named.",
+        "Quality",
+    ),
+    Figure(
+        "quality_matrix",
+        "Quality checks",
+        "Which checks did the runs of each cell fail?",
+        "How many runs of each cell failed which named check. Rejected runs of a real board are in "
+        "no median, ratio or claim; flagged ones are, with the note beside them.",
         "Quality",
     ),
 )

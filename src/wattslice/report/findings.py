@@ -10,6 +10,7 @@ import pandas as pd
 
 from wattslice.analysis.ratios import Ratio
 from wattslice.analysis.statistics import ENOUGH_REPEATS, range_coverage
+from wattslice.records.run import MEASURED_OUTCOMES
 from wattslice.report.charts.base import MODELLED, SIMULATED, FigureData, slot_of
 from wattslice.report.numbers import with_interval
 
@@ -36,17 +37,19 @@ def findings(data: FigureData) -> list[Topic]:
     """All sentences of a campaign, by topic. Only what a number stands behind is said."""
     confidence = data.ratios.confidence
     topics = {
-        "Runs": [*_outcomes(data), *_weakness(data)],
+        "Runs": [*_outcomes(data), *_quality(data), *_weakness(data)],
         "Throughput": _extremes(
             data, "throughput_samples_s", "throughput", "samples/s", confidence
         ),
         "Precision": _precision(data, "precision_speedup", "throughput", confidence),
         "Partition": _partition(data, "partition_throughput", "throughput", confidence),
+        "Jobs together": _mixes(data, "mix_progress", "speed", confidence),
         "Workloads compared": _workloads(data, confidence),
         "Energy": [
             *_extremes(data, "samples_per_j", "work per joule", "samples/J", confidence),
             *_precision(data, "precision_energy_gain", "samples per joule", confidence),
             *_partition(data, "partition_energy_per_sample", "energy per sample", confidence),
+            *_mixes(data, "mix_energy", "energy", confidence),
         ],
     }
     return [
@@ -80,6 +83,29 @@ def _outcomes(data: FigureData) -> list[Finding]:
     text = f"{ok} of {_count(len(runs), 'run')} ended without a fault"
     if counts:
         text += "; the others: " + ", ".join(f"{n} {name}" for name, n in sorted(counts.items()))
+    return [Finding(text + ".")]
+
+
+def _quality(data: FigureData) -> list[Finding]:
+    """How many runs the checks reject, and by which."""
+    runs = data.tables["runs"]
+    if runs.empty:
+        return []
+    badges = Counter(runs["badge"])
+    measured = runs["outcome"].isin(MEASURED_OUTCOMES)
+    checks: Counter[str] = Counter()
+    for names in runs.loc[measured, "quality_rejects"].dropna():
+        checks.update(name for name in str(names).split(";") if name)
+    parts = [
+        f"{badges[badge]} {badge}"
+        for badge in ("good", "flagged", "energy-rejected", "rejected")
+        if badges[badge]
+    ]
+    text = f"By the quality checks, of {_count(len(runs), 'run')} there are {', '.join(parts)}"
+    if checks:
+        text += "; rejecting checks: " + ", ".join(
+            f"{name} ({n})" for name, n in sorted(checks.items())
+        )
     return [Finding(text + ".")]
 
 
@@ -215,6 +241,25 @@ def _partition(data: FigureData, kind: str, what: str, confidence: float) -> lis
                 f"{low.precision}, the least; {_resolved(members)}"
             )
         found.append(Finding(text + ".", _labels(members)))
+    return found + _rest(len(groups), what, _labels(m for ms in groups.values() for m in ms))
+
+
+def _mixes(data: FigureData, kind: str, what: str, confidence: float) -> list[Finding]:
+    groups: dict[tuple[str, str, str], list[Ratio]] = {}
+    for ratio in data.ratios.ratios:
+        if ratio.kind == kind and ratio.value is not None:
+            key = (ratio.denominator, ratio.layout, ratio.placement)
+            groups.setdefault(key, []).append(ratio)
+    found = []
+    for (base, layout, placement), members in sorted(groups.items())[:MOST_SENTENCES_OF_A_KIND]:
+        for ratio in sorted(members, key=lambda r: r.precision)[:1]:
+            text = (
+                f"{placement} on {layout} in {ratio.precision} needs "
+                if kind == "mix_energy"
+                else f"{placement} on {layout} in {ratio.precision} goes at "
+            )
+            text += f"{_value(ratio, confidence)} the {what} of the same jobs one by one on {base}."
+            found.append(Finding(text, _labels([ratio])))
     return found + _rest(len(groups), what, _labels(m for ms in groups.values() for m in ms))
 
 

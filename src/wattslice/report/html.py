@@ -12,18 +12,34 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from wattslice.analysis.claims import ClaimResult, ClaimTable, Verdict, read_claim_table
 from wattslice.config.models import CampaignConfig
 from wattslice.files import write_text
+from wattslice.records.run import MEASURED_OUTCOMES
 from wattslice.report import charts, theme
 from wattslice.report.background import Background, gather
 from wattslice.report.charts.base import MODELLED, SIMULATED, BuiltFigure, FigureData, load
 from wattslice.report.figures import javascript, svg
 from wattslice.report.findings import Topic, findings
-from wattslice.report.tables import Table, report_tables, write_report_tables
+from wattslice.report.numbers import with_interval
+from wattslice.report.tables import Table, claim_value, report_tables, write_report_tables
 
 # Above this many rows the static picture of a figure shows medians only; the interactive one all.
-STATIC_ROWS = 3000
+STATIC_ROWS = 600
 SINGLE_ROLES = ("repeat", "pair")
+# A larger picture is left out: the page then prints the interactive drawing in its place.
+STATIC_BYTES = 250_000
+# From this many rows on a figure is drawn on a canvas, which stays fluid; SVG can be selected.
+CANVAS_ROWS = 1500
+UNMEASURABLE: Verdict = "not measurable here"
+VERDICT_MARKS: dict[str, str] = {
+    "reproduced": "✓",
+    "partly": "◐",
+    "not reproduced": "✗",
+    "undecided": "?",
+    "not measurable here": "–",
+    "rehearsed only": "○",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +52,7 @@ class FigureView:
     alt: str
     labels: tuple[str, ...]
     empty: str | None
-    picture: str  # data URI of the static drawing
+    picture: str  # data URI of the static drawing; empty where it would be too large
     notes: tuple[str, ...]
 
 
@@ -50,8 +66,10 @@ def _picture(figure: BuiltFigure) -> str:
                 for name, rows in figure.datasets.items()
             },
         )
-    content = base64.b64encode(svg(still).encode("utf-8")).decode("ascii")
-    return f"data:image/svg+xml;base64,{content}"
+    drawn = svg(still).encode("utf-8")
+    if len(drawn) > STATIC_BYTES:
+        return ""
+    return f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode('ascii')}"
 
 
 def _page_spec(figure: BuiltFigure) -> dict[str, Any]:
@@ -59,7 +77,35 @@ def _page_spec(figure: BuiltFigure) -> dict[str, Any]:
     spec = {key: value for key, value in figure.spec.items() if key != "$schema"}
     spec["title"] = {"text": figure.spec["title"]["text"]}
     spec["description"] = figure.alt
+    if any(len(rows) > CANVAS_ROWS for rows in figure.datasets.values()):
+        spec["usermeta"] = {"embedOptions": {"renderer": "canvas"}}
     return spec
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimView:
+    """What the template needs of a claim."""
+
+    claim: ClaimResult
+    mark: str
+    value: str
+    labels: tuple[str, ...]
+    also: tuple[tuple[str, str], ...]
+
+
+def _claim_view(claim: ClaimResult) -> ClaimView:
+    labels = [word for word, on in ((MODELLED, claim.modelled), (SIMULATED, claim.simulated)) if on]
+    also = tuple(
+        (
+            name,
+            with_interval(n.value, n.low, n.high, 0.95, n=f"n={n.n}")
+            if n.value is not None
+            else f"none: {n.reason}",
+        )
+        for name, n in claim.also.items()
+    )
+    mark = VERDICT_MARKS[claim.verdict]
+    return ClaimView(claim, mark, claim_value(claim), tuple(labels), also)
 
 
 def _script_json(value: Any) -> Markup:
@@ -73,7 +119,12 @@ def _asset(name: str) -> Markup:
     return Markup((folder / name).read_text(encoding="utf-8"))
 
 
-def render(data: FigureData, background: Background, config: CampaignConfig) -> str:
+def render(
+    data: FigureData,
+    background: Background,
+    config: CampaignConfig,
+    claims: ClaimTable | None = None,
+) -> str:
     """The page as text."""
     figures = [charts.build(name, data) for name in charts.NAMES]
     drawn = [figure for figure in figures if figure.empty is None]
@@ -88,7 +139,8 @@ def render(data: FigureData, background: Background, config: CampaignConfig) -> 
         lstrip_blocks=True,
     )
     runs = data.tables["runs"]
-    tables: dict[str, Table] = report_tables(data)
+    tables: dict[str, Table] = report_tables(data, claims)
+    views = [_claim_view(claim) for claim in (claims.claims if claims else ())]
     found: list[Topic] = findings(data)
     return environment.get_template("report.html.j2").render(
         title=config.title,
@@ -109,18 +161,23 @@ def render(data: FigureData, background: Background, config: CampaignConfig) -> 
                 figure.labels,
                 figure.empty,
                 "" if figure.empty else _picture(figure),
-                tuple(figure.spec["title"].get("subtitle", []))[1:] if not figure.empty else (),
+                figure.notes,
             )
             for figure in figures
         ],
         topics=found,
+        claims=claims,
+        judged=[view for view in views if view.claim.verdict != UNMEASURABLE],
+        unmeasurable=[view for view in views if view.claim.verdict == UNMEASURABLE],
+        verdict_marks=VERDICT_MARKS,
+        badges_of_runs=sorted(runs["badge"].value_counts().to_dict().items()),
         tables=tables,
         background=background,
         modelled=data.modelled,
         simulated=data.simulated,
         labels={"modelled": MODELLED, "simulated": SIMULATED},
         runs=len(runs),
-        measured=int(runs["throughput_samples_s"].notna().sum()),
+        measured=int(runs["outcome"].isin(MEASURED_OUTCOMES).sum()),
         outcomes=sorted(runs["outcome"].value_counts().to_dict().items()),
     )
 
@@ -131,7 +188,9 @@ def write_report(campaign_dir: Path, config: CampaignConfig, out: Path) -> Path:
     Needs tables/ and analysis/ of the campaign; uses runs/, idle/ and inventory.json.
     """
     campaign_dir, out = Path(campaign_dir), Path(out)
-    data = load(campaign_dir / "tables", campaign_dir / "analysis", campaign_dir / "runs")
-    write_text(out, render(data, gather(campaign_dir, config, data), config))
-    write_report_tables(report_tables(data), out.parent / "tables")
+    analysis = campaign_dir / "analysis"
+    data = load(campaign_dir / "tables", analysis, campaign_dir / "runs")
+    claims = read_claim_table(analysis) if (analysis / "claims.json").is_file() else None
+    write_text(out, render(data, gather(campaign_dir, config, data), config, claims))
+    write_report_tables(report_tables(data, claims), out.parent / "tables")
     return out

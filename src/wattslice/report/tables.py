@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
 
+from wattslice.analysis.aggregate import WHY_SEPARATOR
+from wattslice.analysis.claims import ClaimResult, ClaimTable
+from wattslice.analysis.quality import load_checks
 from wattslice.analysis.ratios import Ratio
 from wattslice.analysis.statistics import ENOUGH_REPEATS, weakness
 from wattslice.files import write_text
 from wattslice.records.run import MEASURED_OUTCOMES
 from wattslice.report.charts.base import MODELLED, SIMULATED, FigureData, ordered_slots, slot_of
+from wattslice.report.charts.slice_rows import workers
 from wattslice.report.numbers import MISSING, interval, number
 
 
@@ -37,10 +44,62 @@ class Table:
     empty: str = "no rows"
 
 
-def report_tables(data: FigureData) -> dict[str, Table]:
-    """summary, energy, ratios and outcomes."""
-    made = (_summary(data), _energy(data), _ratios(data), _outcomes(data))
+def report_tables(data: FigureData, claims: ClaimTable | None = None) -> dict[str, Table]:
+    """claims, summary, energy, slices, ratios, quality and outcomes."""
+    made = (
+        _claims(data, claims),
+        _summary(data),
+        _energy(data),
+        _slices(data),
+        _ratios(data),
+        _quality(data),
+        _outcomes(data),
+    )
     return {table.name: table for table in made}
+
+
+def claim_value(claim: ClaimResult) -> str:
+    """The value found, with its interval and the number of blocks."""
+    value = claim.value
+    if value.value is None:
+        return MISSING
+    span = interval(value.low, value.high)
+    if claim.verdict == "rehearsed only":
+        return f"{number(value.value)} (rehearsed)"
+    if span == MISSING or value.low == value.high:
+        return f"{number(value.value)} (n={value.n})"
+    return f"{number(value.value)} ({span}, n={value.n})"
+
+
+def _claims(data: FigureData, claims: ClaimTable | None) -> Table:
+    rows = [
+        (
+            claim.id,
+            claim.statement,
+            claim.verdict,
+            claim_value(claim),
+            claim.published_says or claim.expectation or "no public number",
+            claim.why,
+        )
+        for claim in (claims.claims if claims else ())
+    ]
+    modelled = bool(claims and any(claim.modelled for claim in claims.claims))
+    return Table(
+        "claims",
+        "Claims and their verdicts; values with their interval "
+        f"({100 * data.ratios.confidence:g} %) over n blocks (repeat and board).",
+        (
+            Column("claim"),
+            Column("statement"),
+            Column("verdict"),
+            Column("value here"),
+            Column("published or expected"),
+            Column("why"),
+        ),
+        tuple(rows),
+        _common((MODELLED,) if modelled else (), data.simulated),
+        "the campaign names no claims",
+    )
 
 
 def _common(labels: Sequence[str], simulated: bool) -> tuple[str, ...]:
@@ -55,7 +114,7 @@ def _ordered(data: FigureData) -> list[tuple[str, Mapping[Any, Any]]]:
 
 
 def _text(value: Any) -> str:
-    return MISSING if value is None or value is pd.NA else str(value)
+    return MISSING if pd.isna(value) else str(value)
 
 
 def _identity(slot: str, row: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -121,6 +180,7 @@ def _energy(data: FigureData) -> Table:
             *_span(row, "samples_per_j"),
             number(row["samples_per_net_j"]),
             number(row["mean_power_w"]),
+            number(row["idle_w"]),
             _text(row["energy_scope"]),
             _text(row["energy_method"]),
             *((reason,) if with_reasons else ()),
@@ -130,13 +190,15 @@ def _energy(data: FigureData) -> Table:
     return Table(
         "energy",
         "Samples per joule of gross energy of the scope (with its interval), per joule of net "
-        "energy (gross less idle power times time), and mean power; medians over repeats.",
+        "energy (gross less idle power times time), mean power, and idle power of the same layout; "
+        "medians over repeats.",
         (
             *_IDENTITY,
             Column("samples/J", True),
             Column("interval (samples/J)", True),
             Column("samples/J net", True),
             Column("mean power (W)", True),
+            Column("idle power (W)", True),
             Column("scope"),
             Column("method"),
             *((Column("why none"),) if with_reasons else ()),
@@ -204,30 +266,130 @@ def _ratios(data: FigureData) -> Table:
     )
 
 
-def _flags(row: Mapping[Any, Any]) -> list[str]:
-    """What a reader should know of a run that has a measurement."""
-    said = ("", "<NA>", "None", "modelled", "simulated")  # the labels say these for all runs
-    flags = [flag for flag in str(row["energy_flags"]).split(";") if flag not in said]
-    if row["warmup_steady"] is not pd.NA and row["warmup_steady"] is False:
-        flags.append("warm-up was not steady")
-    if row["conservation_ok"] is not pd.NA and row["conservation_ok"] is False:
-        flags.append("throughput × time differs from the samples counted")
-    if row["git_dirty"] is True:
-        flags.append("made with uncommitted changes")
-    return flags
+def _slices(data: FigureData) -> Table:
+    """Medians by kind of slice in runs with several slices; energy is an estimate."""
+    runs = data.tables["runs"]
+    windows = {
+        str(run_id): float(window)
+        for run_id, window in zip(runs["run_id"], runs["window_s"], strict=True)
+        if not pd.isna(window)
+    }
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in workers(data):
+        shared = row["kind"] in ("fill", "mix") and row["slice"] != "full"
+        if row["throughput_samples_s"] is None or not shared:
+            continue
+        place = f"{row['layout']} · {row['placement']}"
+        group = (row["workload"], place, row["slice"], row["precision"])
+        groups.setdefault(group, []).append(row)
+    rows = []
+    for key, members in sorted(groups.items()):
+        watts = [
+            m["energy_estimate_j"] / windows[m["run_id"]]
+            for m in members
+            if m["energy_estimate_j"] is not None and m["run_id"] in windows
+        ]
+        per_j = [
+            m["samples_per_j_estimate"] for m in members if m["samples_per_j_estimate"] is not None
+        ]
+        methods = sorted({_text(m["energy_estimate_method"]) for m in members})
+        rows.append(
+            (
+                *key,
+                str(len(members)),
+                number(median(m["throughput_samples_s"] for m in members)),
+                number(median(watts) if watts else None),
+                number(median(per_j) if per_j else None),
+                ", ".join(methods),
+            )
+        )
+    return Table(
+        "slices",
+        "Slices of runs with several slices: medians over slices of a kind and repeats. Power and "
+        "samples per joule of a slice are estimates (no meter sees a slice): the board's energy "
+        "above idle is shared out among the busy slices by the method named; idle energy stays "
+        "with the board.",
+        (
+            Column("workload"),
+            Column("layout · placement"),
+            Column("slice"),
+            Column("precision"),
+            Column("n", True),
+            Column("throughput (samples/s)", True),
+            Column("power above idle, estimate (W)", True),
+            Column("samples/J, estimate", True),
+            Column("method"),
+        ),
+        tuple(rows),
+        _common((MODELLED,) if data.modelled else (), data.simulated),
+        "no run has several slices",
+    )
+
+
+def _quality(data: FigureData) -> Table:
+    """A row per check that some run failed, with an example."""
+    known = {check.id: check for check in load_checks()}
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for row in data.tables["runs"].to_dict("records"):
+        names = [
+            (severity, name)
+            for severity, column in (("reject", "quality_rejects"), ("flag", "quality_flags"))
+            for name in _text(row[column]).split(";")
+            if name not in ("", MISSING)
+        ]
+        why = _text(row["quality_why"]).split(WHY_SEPARATOR)
+        for key, message in zip(names, why, strict=False):
+            found.setdefault(key, []).append((str(row["run_id"]), message))
+    runs = len(data.tables["runs"])
+    rows = [
+        (
+            name,
+            severity,
+            known[name].concerns if name in known else MISSING,
+            f"{len(members)}/{runs}",
+            members[0][1],
+            members[0][0],
+            known[name].source if name in known else MISSING,
+        )
+        for (severity, name), members in sorted(
+            found.items(), key=lambda item: (item[0][0] != "reject", -len(item[1]), item[0][1])
+        )
+    ]
+    return Table(
+        "quality",
+        "Checks that runs failed. What a check rejects is in no median, ratio or claim (on a "
+        "simulated board it is shown, and no claim rests on it); what it flags is, with this note.",
+        (
+            Column("check"),
+            Column("severity"),
+            Column("concerns"),
+            Column("runs"),
+            Column("example"),
+            Column("of run"),
+            Column("where the threshold comes from"),
+        ),
+        tuple(rows),
+        _common((), data.simulated),
+        f"all {runs} runs passed every check" if runs else "there are no runs",
+    )
 
 
 def _outcomes(data: FigureData) -> Table:
-    """Every run that is not plainly ok, with why."""
+    """Every run that gave no measurement, or whose figures or energy a check rejects."""
     runs = data.tables["runs"]
     rows = []
     for row in runs.to_dict("records"):
-        flags = _flags(row)
-        why = "" if row["reason"] is pd.NA or row["reason"] is None else str(row["reason"])
-        if row["outcome"] == "ok" and not flags:
+        badge = _text(row["badge"])
+        if row["outcome"] == "ok" and badge in ("good", "flagged"):
             continue
         measured = "yes" if row["outcome"] in MEASURED_OUTCOMES else "no"
-        rows.append((row["run_id"], row["outcome"], measured, why, "; ".join(flags)))
+        why = "" if pd.isna(row["reason"]) else str(row["reason"])
+        rejects = _text(row["quality_rejects"])
+        if row["outcome"] in MEASURED_OUTCOMES and rejects not in ("", MISSING):
+            count = len(rejects.split(";"))
+            messages = _text(row["quality_why"]).split(WHY_SEPARATOR)[:count]
+            why = "; ".join([*([why] if why else []), *messages])
+        rows.append((row["run_id"], row["outcome"], measured, badge, why))
     return Table(
         "outcomes",
         "Runs that are not plainly ok: their outcome and why. Runs with throughput count as "
@@ -236,12 +398,14 @@ def _outcomes(data: FigureData) -> Table:
             Column("run"),
             Column("outcome"),
             Column("measured"),
+            Column("badge"),
             Column("why"),
-            Column("flags"),
         ),
         tuple(rows),
         _common((), data.simulated),
-        f"all {len(runs)} runs are ok and without flags" if len(runs) else "there are no runs",
+        f"all {len(runs)} runs are ok, and no check rejects one"
+        if len(runs)
+        else "there are no runs",
     )
 
 
@@ -337,11 +501,27 @@ def to_markdown(table: Table) -> str:
     return "\n".join(head + body) + "\n"
 
 
+def to_csv(table: Table) -> str:
+    """A table as CSV, the cells as the report shows them; labels are in a last column."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*(column.title for column in table.columns), "labels"])
+    labels = "; ".join(table.labels)
+    writer.writerows(
+        [*("" if cell == MISSING else cell for cell in row), labels] for row in table.rows
+    )
+    return text.getvalue()
+
+
 def write_report_tables(tables: Mapping[str, Table], out_dir: Path) -> list[Path]:
-    """Write each table as .tex and .md."""
+    """Write each table as .tex, .md and .csv."""
     written = []
     for name, table in sorted(tables.items()):
-        for suffix, text in ((".tex", to_latex(table)), (".md", to_markdown(table))):
+        for suffix, text in (
+            (".tex", to_latex(table)),
+            (".md", to_markdown(table)),
+            (".csv", to_csv(table)),
+        ):
             path = out_dir / f"{name}{suffix}"
             write_text(path, text)
             written.append(path)

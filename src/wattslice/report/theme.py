@@ -88,6 +88,7 @@ def config(mode: Mode, *, background: bool = True) -> dict[str, Any]:
             "domainColor": muted,
             "tickColor": muted,
             "labelLimit": 210,
+            "maxExtent": 260,  # room for the longest label, so that the title stands clear of it
             "labelFlush": False,
             "labelOverlap": "greedy",
         },

@@ -25,7 +25,23 @@ from wattslice.report.charts.base import (
 from wattslice.report.figure_list import BY_NAME, FIGURES, NAMES
 from wattslice.report.figures import page, save, svg, write_figures
 
-CATEGORIES = {"workload", "layout · placement", "layout · placement · precision", None}
+CATEGORIES = {
+    "workload",
+    "layout · placement",
+    "layout · placement · precision",
+    "workload · precision",
+    "slice",
+    "check",
+    None,
+}
+# Figures that have something to show of runs that all failed.
+DRAWN_ANYWAY = ("outcomes", "oom_map", "quality_matrix")
+MIX = Truth(
+    layout="2x1c",
+    placement="mix.both",
+    workloads={0: "cnn", 1: "distilbert"},
+    modelled=True,
+)
 
 
 def data_of(results: Path, truths: list[Truth]) -> FigureData:
@@ -35,7 +51,7 @@ def data_of(results: Path, truths: list[Truth]) -> FigureData:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
-    truths = campaign_truths(repeats=2, workloads=("cnn", "distilbert", "albert"))
+    truths = [*campaign_truths(repeats=2, workloads=("cnn", "distilbert", "albert")), MIX]
     return data_of(tmp_path_factory.mktemp("full"), truths)
 
 
@@ -78,7 +94,8 @@ def test_modelled_energy_is_said_in_the_title(data: FigureData, name: str) -> No
     figure = charts.build(name, data)
     title = " ".join(figure.spec["title"]["text"])
     assert (MODELLED in title) == BY_NAME[name].energy
-    assert (MODELLED in svg(figure)) == BY_NAME[name].energy
+    if name in ("throughput", "pareto"):  # drawn as it is written
+        assert (MODELLED in svg(figure)) == BY_NAME[name].energy
     assert (MODELLED in figure.alt) == BY_NAME[name].energy
     assert SIMULATED not in title
 
@@ -100,15 +117,70 @@ def test_simulated_is_said_in_every_title(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_without_data_a_figure_says_why(failed: FigureData, name: str) -> None:
     figure = charts.build(name, failed)
-    if name == "outcomes":
-        assert "1 oom" not in str(figure.empty)
-        assert figure.datasets["outcomes"][0]["label"] == "0/1 oom"
+    if name in DRAWN_ANYWAY:
+        assert figure.empty is None
         return
     assert figure.empty is not None
     assert figure.empty.startswith("no data because ")
-    if not name.startswith("p") or name in ("peak_memory", "power_trace"):
+    if name in ("throughput", "samples_per_joule", "peak_memory", "pareto", "power_trace"):
         assert "needs 12 GiB, has 5" in figure.empty
-    assert "no data because" in svg(figure)
+    assert figure.empty in figure.alt
+
+
+def test_what_failed_is_a_result(failed: FigureData) -> None:
+    rows = {name: charts.build(name, failed).datasets for name in DRAWN_ANYWAY}
+    assert rows["outcomes"]["outcomes"][0]["label"] == "0/1 oom"
+    fits = rows["oom_map"]["memory"][0]
+    assert (fits["status"], fits["label"], fits["failed"]) == ("does not fit", "OOM", 1)
+    check = rows["quality_matrix"]["quality"][0]
+    assert (check["check"], check["status"], check["label"]) == ("outcome", "rejected", "1/1")
+
+
+def test_an_empty_figure_is_drawn_as_its_reason(failed: FigureData) -> None:
+    assert "no data because" in svg(charts.build("throughput", failed))
+
+
+def test_scaling_is_paired_with_the_whole_board(tmp_path: Path) -> None:
+    truths = [
+        Truth(step_s=0.1),
+        Truth(layout="2x1c", placement="cnn.solo", workloads={0: "cnn"}, step_s=0.16),
+        Truth(layout="2x1c", placement="cnn.fill", workloads={0: "cnn", 1: "cnn"}, step_s=0.25),
+    ]
+    data = data_of(tmp_path, truths)
+    rows = [r for r in charts.build("slice_scaling", data).datasets["scaling"] if "state" in r]
+    found = {row["state"]: (row["size"], row["throughput"], row["n"]) for row in rows}
+    assert found["alone, the rest empty"] == (0.5, pytest.approx(0.625, rel=0.01), 1)
+    assert found["all slices busy"] == (0.5, pytest.approx(0.4, rel=0.01), 2)
+    predictions = charts.build("prediction", data).datasets["predictions"]
+    assert predictions[0]["error"] == pytest.approx(0.16 / 0.25 - 1, rel=0.01)
+
+
+def test_pareto_front_is_beaten_by_none(data: FigureData) -> None:
+    rows = charts.build("pareto", data).datasets["pareto"]
+    for row in rows:
+        same = [r for r in rows if r["workload"] == row["workload"]]
+        beaten = any(r["rate"] > row["rate"] and r["energy"] < row["energy"] for r in same)
+        assert not (row["front"] and beaten)
+    assert {row["workload"] for row in rows if row["front"]} == {"cnn", "distilbert", "albert"}
+
+
+def test_a_mix_over_the_same_jobs_one_by_one(tmp_path: Path) -> None:
+    """Two jobs side by side at 0.6 of their speed each: 1.2 times the work, 40 W against 40 W."""
+    truths = [
+        Truth(step_s=0.1),
+        Truth(placement="distilbert.solo", workloads={0: "distilbert"}, step_s=0.3),
+        MIX,
+    ]
+    folder = make_campaign(tmp_path, truths)
+    data = load(folder / "tables", folder / "analysis", folder / "runs")
+    ratios = {r.kind: r for r in data.ratios.ratios if r.kind.startswith("mix_")}
+    expected = 0.1 / 0.1 + 0.3 / 0.1  # both at the pace of `MIX`
+    assert ratios["mix_progress"].value == pytest.approx(expected, rel=1e-3)
+    assert ratios["mix_energy"].value == pytest.approx(1 / expected, rel=1e-3)
+    assert ratios["mix_energy"].modelled
+    assert ratios["mix_progress"].pairs[0].denominator_run == (
+        "full/cnn.solo/fp32/rep1 + full/distilbert.solo/fp32/rep1"
+    )
 
 
 def test_no_runs_at_all(tmp_path: Path) -> None:

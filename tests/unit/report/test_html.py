@@ -212,8 +212,8 @@ def test_tables_for_papers(report: Path) -> None:
     names = sorted(path.name for path in folder.iterdir())
     assert names == sorted(
         f"{name}.{kind}"
-        for name in ("summary", "energy", "ratios", "outcomes")
-        for kind in ("md", "tex")
+        for name in ("claims", "summary", "energy", "slices", "ratios", "quality", "outcomes")
+        for kind in ("csv", "md", "tex")
     )
     latex = (folder / "energy.tex").read_text(encoding="utf-8")
     assert "\\toprule" in latex
@@ -222,7 +222,7 @@ def test_tables_for_papers(report: Path) -> None:
     assert "{modelled" not in latex
     for line in latex.splitlines():
         if line.endswith("\\\\") and "multicolumn" not in line:
-            assert line.count("&") - line.count("\\&") == 8
+            assert line.count("&") - line.count("\\&") == 9
     markdown = (folder / "summary.md").read_text(encoding="utf-8")
     rows = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len({row.count("|") for row in rows}) == 1

@@ -14,7 +14,7 @@ import altair as alt
 import pandas as pd
 import pyarrow.parquet as pq
 
-from wattslice.analysis.aggregate import FIGURE_UNITS, read_tables
+from wattslice.analysis.aggregate import read_tables
 from wattslice.analysis.ratios import PRECISIONS, RatioTable, read_ratios
 from wattslice.analysis.raw import read_run
 from wattslice.records.energy import IdleRecord
@@ -25,6 +25,14 @@ Row = dict[str, Any]
 MODELLED = "modelled, not measured"
 SIMULATED = "simulated"
 TRACE_POINTS = 600
+# Figures of the data set `cells`, which most charts share; what none of them draws is left out.
+SHOWN_FIGURES = (
+    "throughput_samples_s",
+    "samples_per_j",
+    "step_p50_s",
+    "step_p95_s",
+    "peak_memory_mib",
+)
 PANEL_WIDTH = 230
 COLUMNS = 3
 PRECISION_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
@@ -79,6 +87,7 @@ class BuiltFigure:
     alt: str
     labels: tuple[str, ...]
     empty: str | None = None
+    notes: tuple[str, ...] = ()  # what stands below the question, each a sentence without its dot
 
     def standalone(self, mode: theme.Mode = "light") -> Row:
         """The whole spec: with data and the theme of a mode."""
@@ -145,7 +154,7 @@ def figure_rows(data: FigureData) -> list[Row]:
             else:
                 row |= {"run_id": record["run_id"], "outcome": record["outcome"]}
             row["source"] = record["peak_memory_source"]
-            for figure in FIGURE_UNITS:
+            for figure in SHOWN_FIGURES:
                 row[figure] = record[figure]
                 if role == "median":
                     row[f"{figure}_low"] = record[f"{figure}_low"]
@@ -382,14 +391,14 @@ def finish(figure: Figure, data: FigureData, drawing: Drawing | Empty) -> BuiltF
         )
         spec = _dict(chart, [title], [figure.question])
         return BuiltFigure(figure, spec, {}, f"{title}: {reason}", labels, reason)
-    subtitle = [figure.question]
+    notes = drawing.notes
     if figure.energy:
-        subtitle.append("Energy scope: " + (", ".join(data.scopes()) or "none"))
-    subtitle += drawing.notes
-    spec = _dict(drawing.chart, [title], subtitle)
+        notes = ("Energy scope: " + (", ".join(data.scopes()) or "none"), *notes)
+    spec = _dict(drawing.chart, [title], [figure.question, *notes])
     spec["data"] = {"name": drawing.dataset}
     alt_text = f"{title}. {figure.question} {drawing.summary}".strip()
-    return BuiltFigure(figure, spec, {drawing.dataset: drawing.rows}, alt_text, labels)
+    datasets = {drawing.dataset: drawing.rows}
+    return BuiltFigure(figure, spec, datasets, alt_text, labels, notes=notes)
 
 
 def _lines(text: str, width: int = 80) -> list[str]:

@@ -26,7 +26,7 @@ def draw(data: FigureData) -> Drawing | Empty:
             "; ".join(why[:3]) or "no workload was run both on the whole board and on all slices"
         )
     axes = RatioAxes(
-        x_title="all slices filled / whole board (ratio)",
+        x_title="all slices / whole board (ratio)",
         series_title="precision",
         series=list(PRECISIONS),
         dataset="partition",

@@ -13,6 +13,7 @@ from wattslice.report.charts.base import (
     Drawing,
     Row,
     legend_filter,
+    ordered_slots,
     plain,
     small_multiples,
 )
@@ -26,19 +27,26 @@ class RatioAxes:
     series_title: str
     series: list[str]
     dataset: str
+    y_title: str = "workload"
 
 
 def ratio_rows(
-    ratios: Sequence[Ratio], panel: Callable[[Ratio], str], series: Callable[[Ratio], str]
+    ratios: Sequence[Ratio],
+    panel: Callable[[Ratio], str],
+    series: Callable[[Ratio], str],
+    line: Callable[[Ratio], str | None] = lambda ratio: ratio.workload,
 ) -> list[Row]:
-    """A `median` row per ratio that has a value, and a `pair` row per block of it."""
+    """A `median` row per ratio that has a value, and a `pair` row per block of it.
+
+    `line` names the line of the panel that a ratio stands on.
+    """
     rows: list[Row] = []
     for ratio in ratios:
         if ratio.value is None:
             continue
         labels = {
             "panel": panel(ratio),
-            "workload": ratio.workload,
+            "line": line(ratio),
             "series": series(ratio),
         }
         row = labels | {
@@ -68,13 +76,13 @@ def ratio_grid(rows: list[Row], axes: RatioAxes, notes: tuple[str, ...] = ()) ->
     """Panels of ratios: workloads down, series side by side."""
     have = {row["series"] for row in rows}
     shown = [name for name in axes.series if name in have]
-    workloads = sorted({row["workload"] for row in rows})
+    lines = ordered_slots(row["line"] for row in rows)
     shapes = [PRECISION_SHAPES[i % len(PRECISION_SHAPES)] for i in range(len(axes.series))]
     legend = alt.Legend(title=axes.series_title, values=shown)
     pick = legend_filter("series")
     x_title = axes.x_title
     base = alt.Chart().encode(
-        y=alt.Y("workload:N", sort=workloads, title="workload"),
+        y=alt.Y("line:N", sort=lines, title=axes.y_title),
         yOffset=alt.YOffset("series:N", scale=alt.Scale(domain=shown)),
         color=alt.Color("series:N", scale=alt.Scale(domain=axes.series), legend=legend),
         opacity=alt.condition(pick, alt.value(1.0), alt.value(0.12)),
@@ -108,7 +116,7 @@ def ratio_grid(rows: list[Row], axes: RatioAxes, notes: tuple[str, ...] = ()) ->
                 legend=legend,
             ),
             tooltip=[
-                alt.Tooltip("workload:N"),
+                alt.Tooltip("line:N", title=axes.y_title),
                 alt.Tooltip("series:N", title=axes.series_title),
                 alt.Tooltip("ratio:Q", format=".3f"),
                 alt.Tooltip("low:Q", title="interval from", format=".3f"),
@@ -130,6 +138,6 @@ def ratio_grid(rows: list[Row], axes: RatioAxes, notes: tuple[str, ...] = ()) ->
         axes.dataset,
         rows,
         notes,
-        f"From {low['ratio']:.2f} ({low['workload']}, {low['panel']}, {low['series']}) to "
-        f"{high['ratio']:.2f} ({high['workload']}, {high['panel']}, {high['series']}).",
+        f"From {low['ratio']:.2f} ({low['line']}, {low['panel']}, {low['series']}) to "
+        f"{high['ratio']:.2f} ({high['line']}, {high['panel']}, {high['series']}).",
     )

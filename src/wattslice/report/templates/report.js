@@ -1,4 +1,5 @@
-// Draws the figures: data are shared, panels go into as many columns as fit, colours follow the mode.
+// Draws the figures when they come near: data are shared, panels go into as many columns as fit,
+// colours follow the mode. Long tables get a box that filters them.
 (function () {
   "use strict";
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
@@ -36,11 +37,15 @@
     target.replaceChildren(inner);
     figure.view = await window.vegaEmbed(inner, fit(spec, figure.clientWidth, labels), {
       mode: "vega-lite",
-      renderer: "svg",
+      renderer: ((spec.usermeta || {}).embedOptions || {}).renderer || "svg",
       tooltip: { theme: "custom" },
       actions: { export: true, source: false, compiled: false, editor: false },
       downloadFileName: figure.dataset.figure,
     });
+    // The label of the group around it says what the drawing shows, in one sentence.
+    for (const drawing of inner.querySelectorAll("svg.marks, canvas")) drawing.setAttribute("aria-hidden", "true");
+    const menu = inner.querySelector("summary");
+    if (menu) menu.setAttribute("aria-label", "Save this figure as a picture");
   }
 
   async function draw(figure) {
@@ -58,9 +63,56 @@
     }
   }
 
-  async function drawAll() {
-    for (const figure of document.querySelectorAll("figure[data-figure]")) await draw(figure);
-    document.documentElement.dataset.drawn = "yes";
+  const figures = Array.from(document.querySelectorAll("figure[data-figure]"));
+  const waiting = new Set(figures);
+  let turn = Promise.resolve(), queued = 0;
+  const idle = window.requestIdleCallback || ((work) => setTimeout(work, 30));
+
+  // One figure at a time, so that the page answers in between.
+  function queue(figure) {
+    if (!waiting.delete(figure)) return;
+    near.unobserve(figure);
+    queued += 1;
+    turn = turn.then(() => new Promise((done) => idle(done))).then(() => draw(figure)).then(() => {
+      queued -= 1;
+      if (queued) return;
+      // Nothing near is left: draw what is further off.
+      const next = figures.find((one) => waiting.has(one));
+      if (next) queue(next); else document.documentElement.dataset.drawn = "yes";
+    });
+  }
+
+  const near = new IntersectionObserver((seen) => {
+    for (const entry of seen) if (entry.isIntersecting) queue(entry.target);
+  }, { rootMargin: "800px 0px" });
+
+  function drawAll() {
+    for (const figure of figures) { waiting.add(figure); near.unobserve(figure); near.observe(figure); }
+  }
+
+  function filterTables() {
+    for (const region of document.querySelectorAll(".scroll:not(.claims)")) {
+      const rows = Array.from(region.querySelectorAll("tbody tr"));
+      if (rows.length < 15) continue;
+      const box = document.createElement("p"), label = document.createElement("label"), input = document.createElement("input");
+      const left = document.createElement("span");
+      box.className = "find screen";
+      input.type = "search";
+      left.setAttribute("role", "status");
+      label.append("Filter these " + rows.length + " rows", input);
+      box.append(label, " ", left);
+      region.before(box);
+      input.addEventListener("input", () => {
+        const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+        let shown = 0;
+        for (const row of rows) {
+          const text = row.textContent.toLowerCase();
+          row.hidden = !words.every((word) => text.includes(word));
+          if (!row.hidden) shown += 1;
+        }
+        left.textContent = words.length ? shown + " shown" : "";
+      });
+    }
   }
 
   let width = window.innerWidth, timer = 0;
@@ -71,5 +123,9 @@
     timer = setTimeout(drawAll, 200);
   });
   dark.addEventListener("change", drawAll);
+  window.addEventListener("beforeprint", () => {
+    for (const part of document.querySelectorAll("details.printed")) part.open = true;
+  });
+  filterTables();
   drawAll();
 })();
