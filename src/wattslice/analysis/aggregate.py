@@ -191,7 +191,8 @@ def _run_row(run: CollectedRun) -> dict[str, Any]:
     window_s = metrics.window_s.value
     row = _labels(run) | {
         "badge": quality.badge,
-        "quality_why": "; ".join(finding.message for finding in quality.findings) or None,
+        # In the order of the rejects and then the flags below.
+        "quality_why": WHY_SEPARATOR.join(f.message for f in quality.findings) or None,
         "quality_rejects": ";".join(f.check for f in quality.findings if f.severity == "reject"),
         "quality_flags": ";".join(f.check for f in quality.findings if f.severity == "flag"),
         "quality_skipped": ";".join(quality.skipped),

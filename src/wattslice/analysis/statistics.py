@@ -129,8 +129,9 @@ def student_interval(
 ) -> tuple[float, float]:
     """Student's t interval of the mean; with `logarithms` of those, for values above 0.
 
-    Never take logarithms of a difference: its interval could not reach 0. For two to four blocks, where the bootstrap is only the range: it keeps its level there if the
-    values (or their logarithms) are normal, at the price of being wide.
+    For two to four blocks, where the bootstrap is only the range: it keeps its level there if the
+    values (or their logarithms) are normal, at the price of being wide. Never take logarithms of
+    a difference: its interval could not reach 0.
     """
     data = np.asarray(values, dtype=np.float64)
     if data.size < 2:
