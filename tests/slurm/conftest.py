@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,7 +60,7 @@ class Cluster:
         """All jobs of a rule in a working directory, by id, as scontrol shows them."""
         found = {}
         for line in self.ask("scontrol", "show", "job", "-o", "-d").splitlines():
-            fields = dict(re.findall(r"(\S+?)=(.*?)(?=\s\S+?=|$)", line))
+            fields = dict(re.findall(r"(\S+?)=(.*?)\s*(?=\s\S+?=|$)", line))
             if fields.get("Comment", "").startswith(f"rule_{rule}_") and (
                 Path(fields["WorkDir"]) == folder
             ):
@@ -172,6 +174,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, plugin_python: Path) -> It
             )
         finally:
             subprocess.run([HERE / "down.sh"], env=environ, check=False)
+            _end_orphans(tmp_path_factory.getbasetemp())
+
+
+def _end_orphans(folder: Path) -> None:
+    """End what is left of jobs: a Snakemake that was told to end may wait for a child for ever."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            ours = (entry / "cwd").resolve().is_relative_to(folder)
+            if ours and (b"--target-jobs" in words or b"wattslice.train" in words):
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _board(folder: Path, node: str, models: list[str]) -> list[str]:
