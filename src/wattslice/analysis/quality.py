@@ -186,6 +186,15 @@ def _missed_share(run: _Run) -> float | None:
     return meter.missed / total if total else None
 
 
+def _foreign_shares(run: _Run) -> dict[int, float]:
+    """By slice, of the workers that compute on the CPU."""
+    return {
+        worker.slice.index: worker.foreign_cpu_share.value
+        for worker in run.record.workers
+        if worker.device.startswith("cpu") and worker.foreign_cpu_share.value is not None
+    }
+
+
 def _git_dirty(run: _Run) -> bool | None:
     dirty = run.record.git.get("dirty")
     return dirty if isinstance(dirty, bool) else None
@@ -224,6 +233,7 @@ VALUES: dict[str, Callable[[_Run], Value]] = {
     "meter_cpu_share": _meter_share,
     "missed_share": _missed_share,
     "git_dirty": _git_dirty,
+    "foreign_cpu_share": lambda run: max(_foreign_shares(run).values(), default=None),
 }
 
 
@@ -355,6 +365,9 @@ _DETAILS: dict[str, Callable[[_Run], str]] = {
         run.energy("idle_source") or "the idle power of this layout is not known"
     ),
     "conserved": _why_not_conserved,
+    "foreign_cpu_share": lambda run: ", ".join(
+        f"slice {index}: {share:.1%}" for index, share in _foreign_shares(run).items()
+    ),
     "aliasing_flags": lambda run: "; ".join(
         run.energy("notes") or ("lengthen the window, or jitter the steps",)
     ),

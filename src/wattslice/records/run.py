@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from wattslice.records.base import Record
+from wattslice.records.base import Quantity, Record
 from wattslice.records.board import BoardIdentity, EnergyScope, Health, LayoutState, SliceState
 from wattslice.records.migrations import RUN_SCHEMA_VERSION, migrate_run
 
@@ -106,6 +106,14 @@ class WorkerRecord(Record):
     device: str = Field(description="e.g. cpu, cuda:0 with its name and UUID as read back")
     threads: int | None = None
     affinity: tuple[int, ...] = ()
+    foreign_cpu_share: Quantity = Field(
+        default_factory=lambda: Quantity.missing("not recorded"),
+        description="share of its own cores' time in the window that other processes took, 0..1",
+    )
+    variables: dict[str, str] = Field(
+        default_factory=dict,
+        description="environment variables that steer threads, CUDA and PyTorch (OMP_, CUDA_, …)",
+    )
     parameters: int | None = None
     trainable_parameters: int | None = None
     weights: str | None = Field(default=None, description="random, or where they came from")

@@ -36,11 +36,13 @@ from wattslice.config.layout import Layout
 from wattslice.config.models import BoardConfig, MeasureConfig
 from wattslice.config.spec import RunSpec
 from wattslice.files import sha256_file, write_json
+from wattslice.measure.host import HostLoad, host_workers
 from wattslice.measure.meter import Meter
 from wattslice.measure.raw import write_power
 from wattslice.measure.steady import WarmupDetector, cool_down
 from wattslice.measure.window import check_window
 from wattslice.provenance import environment as environments
+from wattslice.records.base import Quantity
 from wattslice.records.board import Health, LayoutState
 from wattslice.records.run import (
     ActivityReading,
@@ -78,6 +80,7 @@ class _Attempt:
     window: Window | None = None
     window_from_s: float | None = None  # last loss of a worker inside the window
     activities: tuple[ActivityReading, ...] = ()
+    foreign: dict[int, Quantity] = field(default_factory=dict)  # by slice index
     aliasing: AliasingCheck | None = None
     lost: bool = False
     outcome: str = "ok"
@@ -85,6 +88,22 @@ class _Attempt:
 
     def fail(self, outcome: str, reason: str) -> None:
         self.outcome, self.reason = outcome, reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What the launcher reads at the two ends of the window, beside the meter."""
+
+    activity: ActivitySource
+    host: HostLoad
+
+    def begin(self) -> None:
+        self.activity.begin()
+        self.host.begin()
+
+    def end(self) -> None:
+        self.host.end()
+        self.activity.end()
 
 
 def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: str) -> RunRecord:
@@ -255,9 +274,11 @@ def _train_workers(
         group.command("window")
         group.wait("opened", measure.start_timeout_s, "opening the window")
         meter.mark("start")
-        activity.begin()
-        _hold_window(group, measure, meter, attempt, activity=activity, lost=lost)
-        activity.end()  # before the workers stop: the interval lies inside the window
+        beside = _Beside(activity, _host_load(group))
+        beside.begin()
+        _hold_window(group, measure, meter, attempt, beside=beside, lost=lost)
+        beside.end()  # before the workers stop: the interval lies inside the window
+        attempt.foreign = beside.host.foreign()
         group.command("stop")
         group.wait("done", measure.start_timeout_s, "closing the window")
         meter.mark("end")
@@ -304,6 +325,16 @@ def _warm_up(group: WorkerGroup, measure: MeasureConfig, meter: Meter) -> None:
             return
 
 
+def _host_load(group: WorkerGroup) -> HostLoad:
+    said = [(worker, worker.said["ready"]["facts"]) for worker in group.survivors]
+    return HostLoad(
+        host_workers(
+            (worker.job.slice_index, worker.process.pid, facts["affinity"])
+            for worker, facts in said
+        )
+    )
+
+
 def _check_aliasing(group: WorkerGroup, measure: MeasureConfig, meter: Meter) -> AliasingCheck:
     """Whether the window has to be longer than was asked for, by the steps of the warm-up."""
     said = (worker.said["warm"].get("step_s") for worker in group.survivors)
@@ -317,7 +348,7 @@ def _hold_window(
     meter: Meter,
     attempt: _Attempt,
     *,
-    activity: ActivitySource,
+    beside: _Beside,
     lost: int,
 ) -> None:
     """Until the window is long enough and every worker has done its steps, or the cap.
@@ -332,7 +363,7 @@ def _hold_window(
         if len(group.losses) > lost:
             lost = len(group.losses)
             attempt.window_from_s = opened_s = meter.mark("start")
-            activity.begin()
+            beside.begin()
         long_enough = now - opened_s >= min_s
         if (long_enough and group.all_said("enough")) or now - opened_s >= measure.window.max_s:
             return
@@ -378,6 +409,9 @@ def _collect(group: WorkerGroup, attempt: _Attempt) -> None:
                     "batch_size": job.definition["batch_size"],
                     **ready.get("facts", {}),
                 },
+                foreign_cpu_share=attempt.foreign.get(
+                    job.slice_index, Quantity.missing("the run did not hold its window to the end")
+                ),
                 warmup=Warmup.model_validate(result["warmup"]) if result else None,
                 steps=len(losses),
                 window_start_s=result.get("window_start_s"),

@@ -18,6 +18,7 @@ from wattslice.train.ddp import Member
 from wattslice.train.lifetime import die_with_parent
 from wattslice.train.loop import StepLoop
 from wattslice.train.protocol import LineReader, WorkerJob, send
+from wattslice.train.variables import steering_variables
 
 
 class _StoppedError(Exception):
@@ -99,6 +100,7 @@ class Worker:
                 "device": self._device_name(torch),
                 "threads": torch.get_num_threads(),
                 "affinity": sorted(os.sched_getaffinity(0)),
+                "variables": steering_variables(os.environ),
                 "parameters": workload.parameters,
                 "trainable_parameters": workload.trainable_parameters,
                 "weights": workload.weights,

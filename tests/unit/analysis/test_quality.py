@@ -168,6 +168,24 @@ def test_other_checks_of_the_run(run: tuple[RunRecord, RunMetrics]) -> None:
     assert found["conservation"].endswith("slice 0: 2 x")
 
 
+@pytest.mark.parametrize(
+    ("device", "share", "flagged"),
+    [("cpu", 0.2, True), ("cpu", 0.04, False), ("cpu", None, False), ("cuda:0 A100", 0.2, False)],
+)
+def test_load_of_others_on_the_workers_cores_is_flagged_where_they_compute(
+    device: str, share: float | None, flagged: bool, run: tuple[RunRecord, RunMetrics]
+) -> None:
+    record, metrics = run
+    had = Quantity.missing("no /proc") if share is None else Quantity.of(share)
+    changes = {"device": device, "foreign_cpu_share": had}
+    workers = tuple(worker.model_copy(update=changes) for worker in record.workers)
+    quality = evaluate(record.model_copy(update={"workers": workers}), metrics)
+    assert quality.badge == ("flagged" if flagged else "good")
+    if flagged:
+        assert "other processes took up to 20.0% of the workers' own cores" in quality.why[0]
+        assert "slice 0: 20.0%" in quality.why[0]
+
+
 def test_a_run_without_a_measurement_is_rejected_for_that_alone(
     run: tuple[RunRecord, RunMetrics],
 ) -> None:

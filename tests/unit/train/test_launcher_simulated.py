@@ -107,3 +107,16 @@ def test_the_check_of_steps_against_the_sensor_is_in_the_record(
     assert found.step_s is not None or found.locked is False
     assert found.asked_s == MEASURE["window"]["min_s"]  # type: ignore[index]
     assert found.window_s == found.asked_s or found.cured
+
+
+def test_the_load_of_others_and_the_steering_variables_are_in_the_workers_record(
+    solo: tuple[RunRecord, Path],
+) -> None:
+    (worker,) = solo[0].workers
+    share = worker.foreign_cpu_share.value
+    assert share is not None, worker.foreign_cpu_share.reason
+    assert 0.0 <= share <= 1.0
+    assert worker.variables["OMP_NUM_THREADS"] == str(worker.threads)
+    assert worker.variables["CUDA_VISIBLE_DEVICES"] == ""
+    findings = {f.check for f in run_metrics(solo[1], None).quality.findings}
+    assert ("foreign-host-load" in findings) == (share > 0.05)
