@@ -11,6 +11,7 @@ from wattslice.config.layout import Layout
 from wattslice.config.models import MeasureConfig
 from wattslice.measure.energy import energy
 from wattslice.measure.meter import Meter
+from wattslice.measure.monitors import running_monitors
 from wattslice.measure.steady import cool_down
 from wattslice.records.energy import EnergyResult, IdleRecord
 
@@ -51,6 +52,7 @@ def measure_idle(
                 power_limit_w=board.health().power_limit_w.value,
             )
             strangers = tuple(dict.fromkeys(strangers + board.health().foreign_processes))
+    monitors = running_monitors()
     # A board that somebody works on is not idle, and a mean power that cannot be is none.
     reason = result.reason
     if strangers:
@@ -65,6 +67,7 @@ def measure_idle(
         energy=result,
         code_digest=code_digest,
         settings=dict(settings),
+        monitors=monitors,
         simulated=board.identity.simulated,
         measured_utc=datetime.now(UTC).isoformat(timespec="seconds"),
     )

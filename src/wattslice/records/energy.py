@@ -65,4 +65,9 @@ class IdleRecord(Record):
     code_digest: str
     settings: dict[str, object]
     simulated: bool
+    monitors: tuple[str, ...] = Field(
+        default=(),
+        description="other monitors of GPUs that ran on the host, 'pid name': they can raise the "
+        "idle power",
+    )
     measured_utc: str

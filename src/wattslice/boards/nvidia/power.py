@@ -254,6 +254,7 @@ class NvmlPowerSource:
             "tolerance": facts.tolerance,
             "source": facts.source,
             "slow_period_s": _SLOW_PERIOD_S,
+            "mig_handle": _mig_handle_answers(device),
             "missing": dict(probe.missing),
         }
 
@@ -356,6 +357,32 @@ def _source(field: tuple[int, int] | None, plain: bool, call: str) -> str | None
     if field is not None:
         return f"field {field[0]} scope {field[1]}"
     return call if plain else None
+
+
+def _mig_handle_answers(device: nvml.Device) -> Mapping[str, str]:
+    """What power and energy calls say to a MIG device's handle: for the record, and never used.
+
+    It depends on the driver whether they refuse or give the parent's number, and nobody has
+    published which does what. Empty without a MIG device.
+    """
+    try:
+        handle = next(iter(nvml.mig_devices(device)), None)
+    except NvmlError:
+        return {}
+    if handle is None:
+        return {}
+    found = {}
+    for name, read, unit in (
+        ("power", nvml.power_w, "W"),
+        ("energy", nvml.energy_j, "J"),
+    ):
+        try:
+            value = read(nvml.Device(handle))
+        except NvmlError as error:
+            found[name] = code_text(error.code)
+        else:
+            found[name] = f"{value:.6g} {unit}: not the instance's, and not used"
+    return found
 
 
 def _architecture(device: nvml.Device) -> str | None:

@@ -239,3 +239,51 @@ def test_unknown_generations_claim_nothing_about_their_sensor():
     facts = sensor_facts("architecture-11", (13, 0))
     assert facts.update_period_s is None
     assert facts.instant == "not published"
+
+
+@pytest.mark.parametrize("answer", [0, 1])
+def test_t26_a_mig_handles_power_is_recorded_and_never_the_instances(answer, tmp_path):
+    from nvidia_sim import finish, start
+
+    finish(start(_t26, tmp_path, A100, True, {"answer": answer}))
+
+
+def _t26(sim, answer):
+    from wattslice.boards.nvidia.board import NvidiaBoard
+    from wattslice.config.layout import Layout
+
+    sim.option("mig_power", answer)  # 1: a driver that gives the parent's number
+    board = NvidiaBoard(sim.uuid(), "managed")
+    assert source(sim).describe()["mig_handle"] == {}
+    slices = board.ensure(Layout.parse("3g+3g")).slices
+    sim.control.set_activity(slices[0].uuid, 1.0)
+    time.sleep(0.25)
+    power = board.power_source()
+    power.open()
+    said = power.describe()["mig_handle"]
+    for name in ("power", "energy"):
+        if answer:
+            assert said[name].endswith("not the instance's, and not used")
+        else:
+            assert said[name] == "NOT_SUPPORTED (3)"
+    assert power.scope == "board"
+    # An idle and a busy instance: only the board's own reading is ever taken.
+    assert power.read().power_w == pytest.approx(
+        sim.control.true_power_w(0, time.monotonic()), rel=0.05
+    )
+
+
+@on_simulator()
+def test_t32_processes_on_sibling_instances_are_seen_before_and_after(sim):
+    from wattslice.boards.nvidia.board import NvidiaBoard
+    from wattslice.config.layout import Layout
+
+    board = NvidiaBoard(sim.uuid(), "managed")
+    state = board.ensure(Layout.parse("3g+2g+1g"))
+    # The layout's record has every instance, whether it is the run's or not.
+    assert [s.profile for s in state.slices] == ["3g.40gb", "2g.20gb", "1g.10gb"]
+    assert board.health().foreign_processes == ()
+    sim.process(state.slices[1].uuid, 4_000_007)
+    assert any(p.startswith("4000007 ") for p in board.health().foreign_processes)
+    sim.no_process(4_000_007)
+    assert board.health().foreign_processes == ()
