@@ -499,10 +499,13 @@ def _cell_units(own: Sequence[WorkerMetrics], run: CollectedRun) -> int | None:
 
 def _fits(run: CollectedRun, own: Sequence[WorkerMetrics]) -> float | None:
     """1: trained; 0: did not fit into the memory of its slice; None: neither is known."""
+    # A run may count without a worker that was lost (measure.allow_partial): ask the workers first.
+    if any(worker.outcome == "oom" for worker in own):
+        return 0.0
     if run.record.outcome in MEASURED_OUTCOMES:
-        return 1.0
+        return 1.0 if all(worker.samples.value is not None for worker in own) else None
     if own:
-        return 0.0 if any(worker.outcome == "oom" for worker in own) else None
+        return None
     return 0.0 if run.record.outcome == "oom" else None
 
 
