@@ -24,16 +24,20 @@ class Entry(Record):
     tokens_per_sample: int | None = None
     parameters: int | None = None
     trainable_parameters: int | None = None
+    forward_flops_per_sample: int | None = None  # null: not asked for
     description: dict[str, object] | None = None
     error: str | None = None
 
 
-def catalogue(definitions: Mapping[str, Mapping[str, Any]]) -> list[Entry]:
-    """Return an entry per workload definition (see registry.build), in their order."""
-    return [_entry(name, definition) for name, definition in definitions.items()]
+def catalogue(definitions: Mapping[str, Mapping[str, Any]], flops: bool = False) -> list[Entry]:
+    """Return an entry per workload definition (see registry.build), in their order.
+
+    `flops` counts the operations of a forward pass, too: about a second per model.
+    """
+    return [_entry(name, definition, flops) for name, definition in definitions.items()]
 
 
-def _entry(name: str, definition: Mapping[str, Any]) -> Entry:
+def _entry(name: str, definition: Mapping[str, Any], flops: bool) -> Entry:
     from wattslice.workloads import data, registry
     from wattslice.workloads.workload import count_parameters
 
@@ -52,6 +56,11 @@ def _entry(name: str, definition: Mapping[str, Any]) -> Entry:
         shape = data.shape_of(definition["data"])
     except WorkloadError as error:
         return entry.model_copy(update={"error": str(error)})
+    counted: dict[str, int] = {}
+    if flops:
+        from wattslice.workloads.flops import forward_flops
+
+        counted["forward_flops_per_sample"] = forward_flops(built, shape, entry.task)
     return entry.model_copy(
         update={
             "sample_unit": shape.sample_unit,
@@ -59,13 +68,14 @@ def _entry(name: str, definition: Mapping[str, Any]) -> Entry:
             "parameters": count_parameters(built.model),
             "trainable_parameters": count_parameters(built.model, trainable=True),
             "description": built.description,
+            **counted,
         }
     )
 
 
 def table(entries: list[Entry]) -> str:
-    """Return the entries as an aligned text table, errors below it."""
-    head = ("workload", "model", "task", "mode", "data", "batch", "parameters")
+    """Return the entries as an aligned text table (GFLOP: one sample, forward), errors below."""
+    head = ("workload", "model", "task", "mode", "data", "batch", "parameters", "GFLOP")
     rows = [
         (
             entry.name,
@@ -75,11 +85,14 @@ def table(entries: list[Entry]) -> str:
             entry.data,
             str(entry.batch_size),
             "-" if entry.parameters is None else f"{entry.parameters:,}",
+            "-"
+            if entry.forward_flops_per_sample is None
+            else f"{entry.forward_flops_per_sample / 1e9:.3f}",
         )
         for entry in entries
     ]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    right = {5, 6}
+    right = {5, 6, 7}
     lines = [
         "  ".join(
             cell.rjust(width) if i in right else cell.ljust(width)

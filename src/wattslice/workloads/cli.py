@@ -30,6 +30,9 @@ def add_parser(
         metavar="FILE",
         help=f"config files, later ones over earlier ones (default: {DEFAULT_CONFIG})",
     )
+    parser.add_argument(
+        "--flops", action="store_true", help="count the operations of a sample's forward pass, too"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
     parser.set_defaults(func=run)
     return parser
@@ -47,7 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
     except (ConfigError, OSError) as error:
         print(f"wattslice workloads: {error}", file=sys.stderr)
         return 2
-    entries = catalogue({name: definition(campaign, name) for name in campaign.workloads})
+    entries = catalogue(
+        {name: definition(campaign, name) for name in campaign.workloads}, arguments.flops
+    )
     if arguments.json:
         print(json.dumps({"workloads": [entry.model_dump() for entry in entries]}, indent=2))
     else:

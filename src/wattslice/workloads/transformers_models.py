@@ -122,6 +122,7 @@ def build(definition: Mapping[str, Any], shape: DataShape, read_weights: bool = 
     recomputed: dict[str, object] = {}
     if definition.get("gradient_checkpointing"):
         recomputed["gradient_checkpointing"] = _checkpoint(model)
+    _skip_padding_check(model)
     adapter = definition.get("adapter")
     name = type(model).__name__
     return BuiltModel(
@@ -137,6 +138,21 @@ def build(definition: Mapping[str, Any], shape: DataShape, read_weights: bool = 
             **({} if adapter is None else {"adapter": f"peft {_peft_version()}"}),
         },
     )
+
+
+def _skip_padding_check(model: Any) -> None:
+    """Switch off the search for padding tokens in every batch, which is only there to warn.
+
+    It reads a value from the device, so that the host waits for the device in every forward pass.
+    Our sequences are full, or come with an attention mask.
+    """
+    for module in model.modules():
+        if hasattr(module, "warn_if_padding_and_no_attention_mask"):
+            module.warn_if_padding_and_no_attention_mask = _nothing
+
+
+def _nothing(*_: object) -> None:
+    pass
 
 
 def _checkpoint(model: Any) -> str:
