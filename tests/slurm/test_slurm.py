@@ -259,7 +259,7 @@ def test_records_name_the_job_the_node_and_the_slices_that_slurm_gave(
         node = job["NodeList"]
         assert found["slurm"]["SLURMD_NODENAME"] == node
         assert found["board"]["uuid"] == cluster.boards[node]
-        # scontrol forgets the numbers of a job's devices when it ends; the job's own variable stays.
+        # scontrol forgets the numbers of an ended job's devices; the job's own variable stays.
         numbers = [int(number) for number in found["slurm"]["SLURM_STEP_GPUS"].split(",")]
         given = {cluster.slices[node][number] for number in numbers}
         assert {worker["slice"]["uuid"] for worker in found["workers"]} == given
