@@ -219,6 +219,15 @@ def test_broken_record_is_named(tmp_path: Path) -> None:
         run_metrics(run_dir, None)
 
 
+def test_idle_power_of_another_board_gives_no_net_energy_and_says_why(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path, Truth())
+    idle = make_idle(Truth()).model_copy(update={"board_uuid": "CPU-other"})
+    found = run_metrics(run_dir, idle)
+    assert found.energy is not None
+    assert found.energy.net_j is None
+    assert "measured on board CPU-other" in str(found.energy.idle_source)
+
+
 def test_idle_power_of_another_layout_is_refused(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path, Truth())
     with pytest.raises(ValueError, match="idle record is of layout 2x1c, not full"):
