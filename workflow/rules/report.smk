@@ -36,7 +36,15 @@ rule report:
         claims="<campaign>/analysis/claims.json",
         figures=rules.figures.output,
     output:
-        "<campaign>/report/index.html",
+        report(
+            f"{RESULTS}/report/index.html",
+            caption="../report/page.rst",
+            category="Report",
+            labels={
+                "figure": "The whole report",
+                "question": "What was claimed, found and measured?",
+            },
+        ),
     log:
         "<campaign>/logs/report.log",
     conda:

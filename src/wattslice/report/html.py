@@ -124,8 +124,10 @@ def render(
     background: Background,
     config: CampaignConfig,
     claims: ClaimTable | None = None,
+    *,
+    pictures: bool = True,
 ) -> str:
-    """The page as text."""
+    """The page as text; without `pictures` it has no static drawings, and is made faster."""
     figures = [charts.build(name, data) for name in charts.NAMES]
     drawn = [figure for figure in figures if figure.empty is None]
     datasets: dict[str, Any] = {}
@@ -160,7 +162,7 @@ def render(
                 figure.alt,
                 figure.labels,
                 figure.empty,
-                "" if figure.empty else _picture(figure),
+                "" if figure.empty or not pictures else _picture(figure),
                 figure.notes,
             )
             for figure in figures
@@ -182,7 +184,9 @@ def render(
     )
 
 
-def write_report(campaign_dir: Path, config: CampaignConfig, out: Path) -> Path:
+def write_report(
+    campaign_dir: Path, config: CampaignConfig, out: Path, *, pictures: bool = True
+) -> Path:
     """Write the page to `out` and the tables, as .tex and .md, into `tables` beside it.
 
     Needs tables/ and analysis/ of the campaign; uses runs/, idle/ and inventory.json.
@@ -191,6 +195,7 @@ def write_report(campaign_dir: Path, config: CampaignConfig, out: Path) -> Path:
     analysis = campaign_dir / "analysis"
     data = load(campaign_dir / "tables", analysis, campaign_dir / "runs")
     claims = read_claim_table(analysis) if (analysis / "claims.json").is_file() else None
-    write_text(out, render(data, gather(campaign_dir, config, data), config, claims))
+    background = gather(campaign_dir, config, data)
+    write_text(out, render(data, background, config, claims, pictures=pictures))
     write_report_tables(report_tables(data, claims), out.parent / "tables")
     return out

@@ -449,39 +449,102 @@ def _siunitx_format(cells: Sequence[str]) -> str | None:
     return f"{max(len(p[0]) for p in parts)}.{max(len(p[2]) for p in parts)}"
 
 
+# Text longer than this many characters gets a column that breaks lines.
+_WIDE = 28
+# A table of more rows than this, or one with broken lines, may go over a page.
+_PAGE_ROWS = 30
+
+
+def _paragraphs(lengths: Mapping[int, int], columns: int) -> dict[int, str]:
+    """Widths of the columns that break lines: what the others leave, by what they hold."""
+    total = sum(min(length, 120) for length in lengths.values())
+    room = max(0.3, 0.94 - 0.085 * (columns - len(lengths)))
+    return {
+        index: f">{{\\raggedright\\arraybackslash}}p{{{room * min(length, 120) / total:.2f}"
+        "\\linewidth}"
+        for index, length in lengths.items()
+    }
+
+
+def _heading(title: str) -> str:
+    """A heading with its unit on a line of its own."""
+    parts = [
+        latex_text(part) for part in title.replace(" (", "\n(").replace(", ", ",\n").split("\n")
+    ]
+    if len(parts) == 1:
+        return f"{{{parts[0]}}}"
+    return "{\\shortstack{" + "\\\\".join(parts) + "}}"
+
+
 def to_latex(table: Table) -> str:
-    """A table environment for booktabs and siunitx; interval columns are text."""
+    """A table for booktabs and siunitx, as longtable where it may not fit on a page.
+
+    Interval columns are text; long texts are in columns that break lines.
+    """
     by_column = list(zip(*table.rows, strict=True)) if table.rows else [()] * len(table.columns)
+    lengths = {
+        index: max(len(cell) for cell in cells)
+        for index, (column, cells) in enumerate(zip(table.columns, by_column, strict=True))
+        if cells and not column.numeric and max(len(cell) for cell in cells) > _WIDE
+    }
+    wide = _paragraphs(lengths, len(table.columns))
     kinds, formats = [], []
-    for column, cells in zip(table.columns, by_column, strict=True):
+    for index, (column, cells) in enumerate(zip(table.columns, by_column, strict=True)):
         found = _siunitx_format(cells) if column.numeric else None
         formats.append(found)
-        kinds.append(f"S[table-format={found}]" if found else ("r" if column.numeric else "l"))
+        plain = "r" if column.numeric else wide.get(index, "l")
+        kinds.append(f"S[table-format={found}]" if found else plain)
     caption = table.caption + (f" ({'; '.join(table.labels)})" if table.labels else "")
-    lines = [
-        "% Needs \\usepackage{booktabs,siunitx}",
-        "\\begin{table}",
-        f"  \\caption{{{latex_text(caption)}}}",
-        f"  \\label{{tab:{table.name}}}",
-        "  \\centering",
-        f"  \\begin{{tabular}}{{{' '.join(kinds)}}}",
-        "    \\toprule",
-        "    "
-        + " & ".join(f"{{{latex_text(column.title)}}}" for column in table.columns)
-        + " \\\\",
-        "    \\midrule",
-    ]
+    head = " & ".join(_heading(column.title) for column in table.columns) + " \\\\"
+    named = f"\\caption{{{latex_text(caption)}}}", f"\\label{{tab:{table.name}}}"
+    body = []
     for row in table.rows:
-        texts = [
-            (f"{{{latex_text(cell)}}}" if form and not _is_number(cell) else latex_text(cell))
-            for cell, form in zip(row, formats, strict=True)
-        ]
-        lines.append("    " + " & ".join(texts) + " \\\\")
+        texts = []
+        for index, (cell, form) in enumerate(zip(row, formats, strict=True)):
+            text = latex_text(cell)
+            if index in wide:  # run ids and sums of names may break
+                text = text.replace("/", "/\\allowbreak{}").replace("+", "+\\allowbreak{}")
+            texts.append(f"{{{text}}}" if form and not _is_number(cell) else text)
+        body.append("    " + " & ".join(texts) + " \\\\")
     if not table.rows:
         width = len(table.columns)
-        lines.append(f"    \\multicolumn{{{width}}}{{l}}{{{latex_text(table.empty)}}} \\\\")
-    lines += ["    \\bottomrule", "  \\end{tabular}", "\\end{table}"]
-    return "\n".join(lines) + "\n"
+        body.append(f"    \\multicolumn{{{width}}}{{l}}{{{latex_text(table.empty)}}} \\\\")
+    columns = " ".join(kinds)
+    lines = ["% Needs \\usepackage{array,booktabs,longtable,siunitx}"]
+    small = ["\\begingroup\\footnotesize\\setlength{\\tabcolsep}{3pt}"]
+    if wide or len(table.rows) > _PAGE_ROWS:
+        lines += [
+            *small,
+            f"\\begin{{longtable}}{{{columns}}}",
+            f"    {named[0]}{named[1]} \\\\",
+            "    \\toprule",
+            f"    {head}",
+            "    \\midrule",
+            "    \\endfirsthead",
+            "    \\toprule",
+            f"    {head}",
+            "    \\midrule",
+            "    \\endhead",
+            *body,
+            "    \\bottomrule",
+            "\\end{longtable}",
+        ]
+    else:
+        lines += [
+            *small,
+            "\\begin{table}",
+            *(f"  {line}" for line in named),
+            "  \\centering",
+            f"  \\begin{{tabular}}{{{columns}}}",
+            "    \\toprule",
+            f"    {head}",
+            "    \\midrule",
+            *body,
+            "    \\bottomrule",
+            "  \\end{tabular}",
+            "\\end{table}",
+        ]
+    return "\n".join([*lines, "\\endgroup"]) + "\n"
 
 
 def to_markdown(table: Table) -> str:

@@ -49,10 +49,16 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.text).split())
 
 
-def report_of(results: Path, truths: list[Truth], config: CampaignConfig | None = None) -> Path:
+def report_of(
+    results: Path,
+    truths: list[Truth],
+    config: CampaignConfig | None = None,
+    *,
+    pictures: bool = False,
+) -> Path:
     config = config or make_config(board={"kind": "cpu", "power_model": POWER_MODEL})
     folder = make_campaign(results, truths, config)
-    return write_report(folder, config, folder / "report" / "index.html")
+    return write_report(folder, config, folder / "report" / "index.html", pictures=pictures)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +66,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     truths = campaign_truths(repeats=2, workloads=("cnn", "albert", "distilbert"))
     # One run of the campaign did not fit.
     truths[-1] = replace(truths[-1], outcome="oom", reason="no room for <8> GiB", window=None)
-    return report_of(tmp_path_factory.mktemp("report"), truths)
+    return report_of(tmp_path_factory.mktemp("report"), truths, pictures=True)
 
 
 @pytest.fixture(scope="module")

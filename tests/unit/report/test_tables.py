@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from wattslice.report.numbers import MISSING, interval, number, with_interval
-from wattslice.report.tables import Column, Table, latex_text, to_latex, to_markdown
+from wattslice.report.tables import Column, Table, latex_text, to_csv, to_latex, to_markdown
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,21 @@ def test_empty_table_says_so() -> None:
     empty = Table("t", "c", (Column("a"), Column("b", True)), (), empty="nothing & why")
     assert "\\multicolumn{2}{l}{nothing \\& why}" in to_latex(empty)
     assert "nothing & why" in to_markdown(empty)
+
+
+def test_long_texts_break_and_long_tables_go_over_pages() -> None:
+    rows = tuple((f"full/cnn.solo/fp32/rep{i}", "word " * 20, f"{i}.5") for i in range(40))
+    table = Table("t", "c", (Column("run"), Column("why"), Column("value (s)", True)), rows)
+    text = to_latex(table)
+    assert "\\begin{longtable}" in text
+    assert "\\endhead" in text
+    assert "p{" in text
+    assert "S[table-format=2.1]" in text
+    assert "{\\shortstack{value\\\\(s)}}" in text
+    assert text.count("\\begingroup") == text.count("\\endgroup") == 1
+
+
+def test_csv_has_the_labels() -> None:
+    lines = to_csv(TABLE).splitlines()
+    assert lines[0] == "name,value (s),span,labels"
+    assert lines[2] == "d,,,simulated"
