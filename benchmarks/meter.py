@@ -137,24 +137,28 @@ def ours(seconds: float) -> Measured:
     return found
 
 
-def _plain(seconds: float, everything: bool) -> Measured:
+def _plain(seconds: float, slow_period_s: float | None) -> Measured:
     """The least that sampling can cost: a thread, a loop, a sleep, and the same library."""
     import pynvml
 
     pynvml.nvmlInit()
     device = pynvml.nvmlDeviceGetHandleByIndex(0)
     samples: list[tuple[float, float, float]] = []
+    slow_at = float("-inf")
 
     def read() -> None:
+        nonlocal slow_at
         now = time.monotonic()
-        if everything:
+        if slow_period_s is not None:
             values = pynvml.nvmlDeviceGetFieldValues(device, [(186, 0), (83, 0)])
             watts, joules = (value.value.ullVal / 1e3 for value in values)
-            pynvml.nvmlDeviceGetTemperature(device, 0)
-            pynvml.nvmlDeviceGetClockInfo(device, 1)
-            pynvml.nvmlDeviceGetClockInfo(device, 2)
-            pynvml.nvmlDeviceGetUtilizationRates(device)
-            pynvml.nvmlDeviceGetCurrentClocksEventReasons(device)
+            if now - slow_at >= slow_period_s:
+                slow_at = now
+                pynvml.nvmlDeviceGetTemperature(device, 0)
+                pynvml.nvmlDeviceGetClockInfo(device, 1)
+                pynvml.nvmlDeviceGetClockInfo(device, 2)
+                pynvml.nvmlDeviceGetUtilizationRates(device)
+                pynvml.nvmlDeviceGetCurrentClocksEventReasons(device)
         else:
             watts = pynvml.nvmlDeviceGetPowerUsage(device) / 1e3
             joules = pynvml.nvmlDeviceGetTotalEnergyConsumption(device) / 1e3
@@ -182,16 +186,22 @@ def _plain(seconds: float, everything: bool) -> Measured:
 
 
 def plain(seconds: float) -> Measured:
-    return _plain(seconds, everything=False)
+    return _plain(seconds, None)
 
 
 def plain_all(seconds: float) -> Measured:
-    return _plain(seconds, everything=True)
+    """The same values as ours, as often as ours: slow ones once a second."""
+    return _plain(seconds, 0.95)
+
+
+def plain_often(seconds: float) -> Measured:
+    """All values with every sample, as a thread has it that does not know what is slow."""
+    return _plain(seconds, 0.0)
 
 
 def zeus(seconds: float) -> Measured:
     def start() -> Any:
-        from zeus.monitor import ZeusMonitor
+        from zeus.monitor import ZeusMonitor  # type: ignore[import-not-found,unused-ignore]
 
         monitor = ZeusMonitor(gpu_indices=[0])
         monitor.begin_window("w", sync_execution=False)
@@ -208,7 +218,9 @@ def zeus(seconds: float) -> Measured:
 
 def codecarbon(seconds: float) -> Measured:
     def start() -> Any:
-        from codecarbon import OfflineEmissionsTracker
+        from codecarbon import (  # type: ignore[import-not-found,unused-ignore]
+            OfflineEmissionsTracker,
+        )
 
         tracker = OfflineEmissionsTracker(
             country_iso_code="DEU", measure_power_secs=1, save_to_file=False, log_level="error"
@@ -225,8 +237,8 @@ def codecarbon(seconds: float) -> Measured:
 
 def jpwr(seconds: float) -> Measured:
     def start() -> Any:
-        from jpwr.ctxmgr import get_power
-        from jpwr.gpu.pynvml import power
+        from jpwr.ctxmgr import get_power  # type: ignore[import-not-found,unused-ignore]
+        from jpwr.gpu.pynvml import power  # type: ignore[import-not-found,unused-ignore]
 
         manager = get_power([power()], 100, {"ignore_measure_errors": False})
         manager.__enter__()
@@ -242,7 +254,9 @@ def jpwr(seconds: float) -> Measured:
 
 def carbontracker(seconds: float) -> Measured:
     def start() -> Any:
-        from carbontracker.tracker import CarbonTracker
+        from carbontracker.tracker import (  # type: ignore[import-not-found,unused-ignore]
+            CarbonTracker,
+        )
 
         tracker = CarbonTracker(
             epochs=1, components="gpu", update_interval=1, verbose=0, ignore_errors=True
@@ -252,12 +266,13 @@ def carbontracker(seconds: float) -> Measured:
         return tracker, thread
 
     def stop(state: Any) -> float:
-        from carbontracker import constants
+        from carbontracker import constants  # type: ignore[import-not-found,unused-ignore]
 
         tracker, thread = state
         tracker.epoch_end()
         # Its figures include the overhead of a data centre, which is no part of a measurement.
-        return float(sum(thread.total_energy_per_epoch())) / constants.PUE_2023 * KWH_J
+        energy_kwh = float(sum(thread.total_energy_per_epoch()))
+        return energy_kwh / float(constants.PUE_2023) * KWH_J
 
     return _around(seconds, start, stop)
 
@@ -307,7 +322,8 @@ def perun(seconds: float) -> Measured:
 # name -> (function, label, whether it lives in the peers' environment)
 TOOLS: dict[str, tuple[Callable[[float], Measured], str, bool]] = {
     "plain": (plain, "plain thread, power and counter, 10 Hz", False),
-    "plain-all": (plain_all, "plain thread, the readings of ours, 10 Hz", False),
+    "plain-all": (plain_all, "plain thread, the same values as often as ours", False),
+    "plain-often": (plain_often, "plain thread, all values at 10 Hz", False),
     "ours": (ours, "wattslice, 10 Hz", False),
     "zeus": (zeus, "Zeus, window of the counter", True),
     "codecarbon": (codecarbon, "CodeCarbon, 1 s", True),
@@ -348,6 +364,7 @@ if pynvml is not None:
 _READINGS = {
     "ours": "nvmlDeviceGetFieldValues",
     "plain-all": "nvmlDeviceGetFieldValues",
+    "plain-often": "nvmlDeviceGetFieldValues",
     "zeus": "nvmlDeviceGetTotalEnergyConsumption",
     "codecarbon": "nvmlDeviceGetTotalEnergyConsumption",
 }
