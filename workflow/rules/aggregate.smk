@@ -1,6 +1,3 @@
-from wattslice.files import sha256_file
-
-
 rule aggregate:
     input:
         campaign="<campaign>/campaign.json",
@@ -41,17 +38,6 @@ rule analyse:
         python ${{WATTSLICE_SCRIPTS}}/analyse.py --campaign {input.campaign:q} \
             --out {output:q} 2>{log:q}
         """
-
-
-def claims_digests(wildcards):
-    """What the files of claims hold; their times play no part."""
-    found = {}
-    for name in CAMPAIGN.config.claims:
-        path = Path(workflow.basedir) / name
-        if not path.is_file():
-            raise WorkflowError(f"config key 'claims': there is no file {path}")
-        found[name] = sha256_file(path)
-    return found
 
 
 rule claims:

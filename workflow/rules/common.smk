@@ -16,7 +16,7 @@ from wattslice.config.start import (
     pending_runs,
     preflight_passed,
 )
-from wattslice.files import sha256_text
+from wattslice.files import sha256_file, sha256_text
 from wattslice.provenance.code import code_digest
 from wattslice.provenance.snapshot import snapshot_digest
 from wattslice.provenance.start import Request, record_start
@@ -111,6 +111,17 @@ def run_memory(wildcards, attempt):
     """Memory of the host (MB) for a run's processes; more after a failure, as it may be that."""
     workers = len(run_of(wildcards).spec.assignments)
     return (2000 + 4000 * workers) * attempt
+
+
+def claims_digests(wildcards):
+    """What the files of claims hold; their times play no part."""
+    found = {}
+    for name in CAMPAIGN.config.claims:
+        path = Path(workflow.basedir) / name
+        if not path.is_file():
+            raise WorkflowError(f"config key 'claims': there is no file {path}")
+        found[name] = sha256_file(path)
+    return found
 
 
 def every_run(name):
