@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -122,20 +125,36 @@ class Rebuilt:
 def same_file(path: Path, again: Path) -> str | None:
     """None where two files say the same, else how they differ.
 
-    Tables may differ in how another version of a library stores equal values; the objects of a PDF
-    have no fixed order.
+    Tables may differ in how another version of a library stores equal values; a PDF in the order,
+    the numbers and the names of its objects, which are not fixed.
     """
     if not again.is_file():
         return "is not made any more"
     one, two = path.read_bytes(), again.read_bytes()
-    if one == two or (path.suffix == ".pdf" and _lines(one) == _lines(two)):
+    if one == two or (path.suffix == ".pdf" and _pdf_content(one) == _pdf_content(two)):
         return None
     compare = _COMPARE.get(path.suffix)
     return "is not what the raw files give" if compare is None else compare(path, again)
 
 
-def _lines(data: bytes) -> list[bytes]:
-    return sorted(data.splitlines())
+_PDF_STREAM = re.compile(rb"stream\r?\n(.*?)\r?\nendstream", re.DOTALL)
+# What is numbered anew each time: references, objects, names of resources, lengths.
+_PDF_NUMBERED = re.compile(rb"/Length \d+|\b\d+ \d+ (?=R\b|obj\b)|(?<=/)[A-Za-z]+\d+\b")
+
+
+def _pdf_content(data: bytes) -> Counter[bytes]:
+    """The lines of a PDF, streams unpacked, without their order and without numbering."""
+    parts: list[bytes] = []
+
+    def unpack(match: re.Match[bytes]) -> bytes:
+        try:
+            parts.append(zlib.decompress(match[1]))
+        except zlib.error:
+            parts.append(match[1])
+        return b"stream"
+
+    parts.append(_PDF_STREAM.sub(unpack, data).partition(b"\nxref")[0])
+    return Counter(line for part in parts for line in _PDF_NUMBERED.sub(b"", part).splitlines())
 
 
 def _differing_parquet(path: Path, again: Path) -> str | None:

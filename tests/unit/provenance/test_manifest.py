@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,25 @@ def test_files_are_compared_by_what_they_say(tmp_path: Path) -> None:
             path.write_text(text)
         assert (same_file(left, right) is None) is same, name
     assert same_file(left, tmp_path / "nothing") == "is not made any more"
+
+
+def _pdf(*objects: tuple[int, str, str]) -> bytes:
+    """Something of the form of a PDF: (number, name of a font, drawing)."""
+    body = b"%PDF-1.7\n"
+    for number, font, drawing in objects:
+        packed = zlib.compress(f"/{font} 8 Tf\n{drawing}\n".encode())
+        body += b"%d 0 obj\n<< /Length %d /F %d 0 R >>\nstream\n" % (number, len(packed), number)
+        body += packed + b"\nendstream\nendobj\n"
+    return body + b"xref\n0000000015 00000 n\n%%EOF\n"
+
+
+def test_a_pdf_is_compared_without_order_and_numbers_of_its_objects(tmp_path: Path) -> None:
+    one, same, other = (tmp_path / f"{name}.pdf" for name in ("one", "same", "other"))
+    one.write_bytes(_pdf((1, "fo0", "10 20 m"), (2, "fo1", "30.5 40 l")))
+    same.write_bytes(_pdf((7, "fo1", "30.5 40 l"), (3, "fo0", "10 20 m")))
+    other.write_bytes(_pdf((1, "fo0", "10 20 m"), (2, "fo1", "30.6 40 l")))
+    assert same_file(one, same) is None
+    assert same_file(one, other) == "is not what the raw files give"
 
 
 def test_many_runs_that_hold_take_a_line_each() -> None:
