@@ -255,6 +255,18 @@ def test_digests_inside_of_a_record_are_checked(key: str, label: str, copy: Path
     assert label in {failure.label for failure in verify(copy, again=False).failures()}
 
 
+def test_results_that_other_code_made_are_told_apart(copy: Path) -> None:
+    """The copy of the code stands for a campaign of an older version."""
+    older = copy / "code" / "src" / "wattslice" / "report" / "html.py"
+    older.write_text(older.read_text() + "# older")
+    page = copy / "report" / "index.html"
+    page.write_text(page.read_text() + "<!-- older -->")
+    _seal(copy)
+    node = verify(copy)
+    assert [failure.label for failure in node.failures()] == ["report/index.html"]
+    assert "wattslice/report/html.py" in node.children[-1].text
+
+
 # --- starts and crate ----------------------------------------------------------------------------
 
 

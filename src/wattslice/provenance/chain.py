@@ -17,7 +17,7 @@ from wattslice.config.expand import Run, expand
 from wattslice.config.load import load_campaign
 from wattslice.config.spec import RunSpec
 from wattslice.files import canonical_json, sha256_file, sha256_text
-from wattslice.provenance.code import code_files
+from wattslice.provenance.code import SOURCE_ROOT, code_files
 from wattslice.provenance.environment import digest
 from wattslice.provenance.manifest import (
     MANIFEST,
@@ -28,6 +28,8 @@ from wattslice.provenance.manifest import (
     read_manifest,
 )
 from wattslice.provenance.rebuild import Rebuilt, differing_values
+from wattslice.provenance.snapshot import FOLDER as CODE
+from wattslice.provenance.snapshot import snapshot_files
 from wattslice.provenance.start import FOLDER as STARTS
 from wattslice.provenance.start import Start, read_starts
 from wattslice.provenance.tree import Node
@@ -84,6 +86,36 @@ class Chain:
             return read_manifest(self.folder / MANIFEST)
         except ManifestError as error:
             return error
+
+    def other_code(self) -> list[str]:
+        """Files of the package in which this checkout differs from the campaign's copy of it."""
+        if isinstance(self.manifest, ManifestError):
+            return []
+        start = f"{CODE}/src/"
+        copied = {
+            name.removeprefix(start): entry.sha256
+            for name, entry in self.manifest.files.items()
+            if name.startswith(start)
+        }
+        here = {
+            name.removeprefix("src/"): sha256_file(SOURCE_ROOT.parent / name)
+            for name in snapshot_files(SOURCE_ROOT.parent)
+            if name.startswith("src/")
+        }
+        other = (n for n in copied.keys() | here.keys() if copied.get(n) != here.get(n))
+        return sorted(other, key=lambda name: (name.startswith("wattslice/provenance/"), name))
+
+    def tell_code(self, node: Node) -> None:
+        """Say where results were made again by other code than the campaign's."""
+        other = self.other_code()
+        if other:
+            shown = ", ".join(other[:3]) + (", …" if len(other) > 3 else "")
+            node.add(
+                "made again by other code",
+                f"{len(other)} files of this checkout differ from {CODE}/ ({shown}); what does not "
+                f"hold may come from that: try PYTHONPATH={self.folder / CODE / 'src'}",
+                files=other,
+            )
 
     # --- single files --------------------------------------------------------------------------
 

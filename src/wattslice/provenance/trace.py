@@ -68,6 +68,8 @@ def trace(text: str) -> Node:
     node = Node(text)
     _trace_of(name)(node, chain, name, target)
     chain.campaign(node.add("campaign", chain.content["name"]))
+    if not node.holds():
+        chain.tell_code(node)
     return node
 
 
