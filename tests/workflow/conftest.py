@@ -65,7 +65,7 @@ class Clone:
 
     def planned(self, *arguments: str) -> dict[str, int]:
         """Jobs that a dry run plans, by rule; the profile's `quiet` would hide their table."""
-        done = self.snakemake("-n", "--quiet", "rules", *arguments, check=True)
+        done = self.snakemake("-n", *arguments, "--quiet", "rules", check=True)
         text = done.stdout + done.stderr
         table = text.partition("Job stats:")[2].partition("total")[0]
         counts = dict(re.findall(r"^(\w+)\s+(\d+)\s*$", table, flags=re.MULTILINE))

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from unit.simulation.simulated import ROOT
-from wattslice.simulation import is_simulated
 from wattslice.simulation.boards import board_model, catalogue
 from wattslice.simulation.build import SOURCE_VARIABLE, build_dir, ensure_built, source_dir
 from wattslice.simulation.errors import SimulationError
@@ -53,8 +52,10 @@ def test_command_runs_on_the_boards_and_is_marked() -> None:
     assert done.stdout == "4 NVIDIA H200 [1, 1] True 1\n", done.stderr
 
 
-def test_this_process_is_not_simulated() -> None:
-    assert not is_simulated()
+def test_a_process_without_the_library_is_not_simulated() -> None:
+    code = "from wattslice.simulation import is_simulated; print(is_simulated())"
+    done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_signals_reach_the_command() -> None:

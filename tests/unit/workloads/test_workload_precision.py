@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 
@@ -40,12 +42,22 @@ def test_strict_fp32_is_ieee_everywhere():
     assert flags["grad_scaler"] is False
 
 
-def test_fp32_default_is_what_torch_starts_with():
+@pytest.mark.parametrize("kind", ["fp32-default", "bf16"])
+def test_fp32_default_is_what_torch_starts_with(kind):
     fresh = defaults()
     assert fresh["cudnn.conv"] == "tf32"  # the default that papers take for fp32
-    for kind in ("fp32-default", "bf16"):
-        with precision.apply(kind, "cpu") as context:
-            assert switches(context.flags()) == fresh
+    code = (  # in a process of its own: others here may have left switches behind
+        "import json, sys; from wattslice.workloads import precision;"
+        "print(json.dumps(precision.apply(sys.argv[1], 'cpu').flags()))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code, kind],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+    ).stdout
+    assert switches(json.loads(printed)) == fresh
 
 
 def test_tf32_is_set_for_products_convolutions_and_rnns(monkeypatch):
