@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONPATH := $(CURDIR)/src
 
-.PHONY: run test lint format install docs crate-tools clean-venv
+.PHONY: run test test-slurm lint format install docs crate-tools clean-venv
 
 run: $(VENV)/.run-installed ## the default campaign on this machine's own devices
 	snakemake --cores all
@@ -13,6 +13,9 @@ run: $(VENV)/.run-installed ## the default campaign on this machine's own device
 test: $(VENV)/.dev-installed crate-tools ## every check that CI runs
 	$(MAKE) --no-print-directory lint
 	pytest
+
+test-slurm: $(VENV)/.dev-installed ## a campaign on a real SLURM on the loopback (Debian, root)
+	pytest tests/slurm
 
 lint: $(VENV)/.dev-installed
 	ruff check .
