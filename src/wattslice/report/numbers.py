@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pandas as pd
 
 MISSING = "–"
+INTERVAL_FROM = 5  # repeats that carry a 95 % interval of the median
 
 
 def number(value: object, digits: int = 3) -> str:
@@ -31,9 +33,15 @@ def interval(low: object, high: object, digits: int = 3) -> str:
 def with_interval(
     value: object, low: object, high: object, confidence: float, *, n: str, unit: str = ""
 ) -> str:
-    """`1.42 (95 % interval 1.31 to 1.55, 5 pairs)`; says so where there is no interval."""
+    """`1.42 (95 % interval 1.31 to 1.55, 5 pairs)`; says so where there is no interval.
+
+    Of fewer than five repeats it is their range, which is not an interval of that level: see
+    `analysis.statistics.weakness`.
+    """
     text = number(value) + unit
     span = interval(low, high)
     if span == MISSING:
         return f"{text} ({n}, no interval)"
-    return f"{text} ({100 * confidence:g} % interval {span}, {n})"
+    counted = re.match(r"\d+", n)
+    few = counted is not None and int(counted[0]) < INTERVAL_FROM
+    return f"{text} ({'range' if few else f'{100 * confidence:g} % interval'} {span}, {n})"

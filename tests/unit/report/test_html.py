@@ -172,7 +172,7 @@ def test_every_finding_has_a_number(report: Path) -> None:
 
 def test_findings_give_the_interval(page: Page) -> None:
     assert re.search(
-        r"On full · solo, bf16 gives [\d.]+× \(95 % interval [\d.]+ to [\d.]+, 2 pairs\) the "
+        r"On full · solo, bf16 gives [\d.]+× \(range [\d.]+ to [\d.]+, 2 pairs\) the "
         r"throughput of fp32 for cnn, the most",
         page.words,
     )

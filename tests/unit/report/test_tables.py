@@ -30,9 +30,10 @@ def test_number(value: object, text: str) -> None:
 def test_interval() -> None:
     assert interval(1.0, 2.0) == "1.00 to 2.00"
     assert interval(None, 2.0) == MISSING
-    assert with_interval(1.5, 1.0, 2.0, 0.9, n="3 pairs", unit="×") == (
-        "1.50× (90 % interval 1.00 to 2.00, 3 pairs)"
+    assert with_interval(1.5, 1.0, 2.0, 0.9, n="5 pairs", unit="×") == (
+        "1.50× (90 % interval 1.00 to 2.00, 5 pairs)"
     )
+    assert with_interval(1.5, 1.0, 2.0, 0.9, n="4 pairs") == "1.50 (range 1.00 to 2.00, 4 pairs)"
     assert with_interval(1.5, None, None, 0.9, n="1 pair") == "1.50 (1 pair, no interval)"
 
 
