@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -257,6 +257,17 @@ def precision_shape(rows: Sequence[Row]) -> Any:
         "precision:N",
         scale=alt.Scale(domain=list(PRECISIONS), range=list(PRECISION_SHAPES)),
         legend=alt.Legend(title="precision", values=precisions_of(rows)),
+    )
+
+
+def status_colour(order: Sequence[str], seen: Collection[str], title: str) -> Any:
+    """Colour of a matrix's cells by `status`, best first; the legend names those that occur."""
+    return alt.Color(
+        "status:O",
+        scale=alt.Scale(domain=list(order)),
+        legend=alt.Legend(
+            symbolOpacity=0.4, title=title, values=[name for name in order if name in seen]
+        ),
     )
 
 

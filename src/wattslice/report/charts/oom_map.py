@@ -6,7 +6,15 @@ from typing import Any
 
 import altair as alt
 
-from wattslice.report.charts.base import Drawing, Empty, FigureData, Row, plain, precisions_of
+from wattslice.report.charts.base import (
+    Drawing,
+    Empty,
+    FigureData,
+    Row,
+    plain,
+    precisions_of,
+    status_colour,
+)
 from wattslice.report.charts.slice_rows import middle, workers
 
 STATUS = ("fits", "fits sometimes", "does not fit")
@@ -72,14 +80,8 @@ def draw(data: FigureData) -> Drawing | Empty:
         ),
     )
     cells = base.mark_rect(fillOpacity=0.3, strokeWidth=1).encode(
-        color=alt.Color(
-            "status:O",
-            scale=alt.Scale(domain=list(STATUS)),
-            legend=alt.Legend(
-                symbolOpacity=0.4,
-                title="in the memory of the slice, it",
-                values=[s for s in STATUS if any(row["status"] == s for row in rows)],
-            ),
+        color=status_colour(
+            STATUS, {row["status"] for row in rows}, "in the memory of the slice, it"
         ),
         tooltip=[
             alt.Tooltip("line:N", title="workload"),

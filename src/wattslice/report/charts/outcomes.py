@@ -17,6 +17,7 @@ from wattslice.report.charts.base import (
     plain,
     precisions_of,
     slot_of,
+    status_colour,
 )
 
 STATUS = ("all measured", "some measured", "none measured")
@@ -42,15 +43,7 @@ def draw(data: FigureData) -> Drawing | Empty:
         ),
     )
     cells = base.mark_rect(fillOpacity=0.3, strokeWidth=1).encode(
-        color=alt.Color(
-            "status:O",
-            scale=alt.Scale(domain=list(STATUS)),
-            legend=alt.Legend(
-                symbolOpacity=0.4,
-                title="runs of the cell",
-                values=[s for s in STATUS if s in _statuses(rows)],
-            ),
-        ),
+        color=status_colour(STATUS, _statuses(rows), "runs of the cell"),
         tooltip=[
             alt.Tooltip("workload:N"),
             alt.Tooltip("row:N", title="cell"),

@@ -16,6 +16,7 @@ from wattslice.report.charts.base import (
     ordered_slots,
     plain,
     precisions_of,
+    status_colour,
 )
 
 STATUS = ("passed", "flagged", "rejected")
@@ -94,15 +95,7 @@ def draw(data: FigureData) -> Drawing | Empty:
         ),
     )
     cells = base.mark_rect(fillOpacity=0.3, strokeWidth=1).encode(
-        color=alt.Color(
-            "status:O",
-            scale=alt.Scale(domain=list(STATUS)),
-            legend=alt.Legend(
-                symbolOpacity=0.4,
-                title="worst of the cell",
-                values=[s for s in STATUS if any(row["status"] == s for row in rows)],
-            ),
-        ),
+        color=status_colour(STATUS, {row["status"] for row in rows}, "worst of the cell"),
         tooltip=[
             alt.Tooltip("line:N", title="runs of"),
             alt.Tooltip("check:N"),
