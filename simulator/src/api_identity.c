@@ -30,19 +30,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsi
     LEAVE(ws_copy_text(text, uuid, length));
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index) {
-    ENTER(device, WS_WANT_BOARD);
-    NOT_NULL(index);
-    *index = c.is_mig ? c.ci->mig_index : c.index;
-    LEAVE(NVML_SUCCESS);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor) {
-    ENTER(device, WS_WANT_GPU);
-    NOT_NULL(minor);
-    *minor = c.index;
-    LEAVE(NVML_SUCCESS);
-}
+GETTER(nvmlDeviceGetIndex, WS_WANT_BOARD, unsigned int, c.is_mig ? c.ci->mig_index : c.index)
+GETTER(nvmlDeviceGetMinorNumber, WS_WANT_GPU, unsigned int, c.index)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial,
                                              unsigned int length) {
@@ -64,19 +53,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *ve
     LEAVE(ws_copy_text("00.00.00.00.00", version, length));
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned int *id) {
-    ENTER(device, WS_WANT_GPU);
-    NOT_NULL(id);
-    *id = (16 + c.index) << 8;
-    LEAVE(NVML_SUCCESS);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *multi) {
-    ENTER(device, WS_WANT_GPU);
-    NOT_NULL(multi);
-    *multi = 0;
-    LEAVE(NVML_SUCCESS);
-}
+GETTER(nvmlDeviceGetBoardId, WS_WANT_GPU, unsigned int, (16 + c.index) << 8)
+GETTER(nvmlDeviceGetMultiGpuBoard, WS_WANT_GPU, unsigned int, 0)
 
 static void bus_ids(const struct ws_call *c, char *long_id, char *short_id) {
     if (long_id) snprintf(long_id, 32, "%08X:%02X:00.0", 0u, 16 + c->index);
@@ -93,9 +71,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInf
 }
 
 static nvmlReturn_t pci_v2(const char *function, nvmlDevice_t device, nvmlPciInfo_v2_t *pci) {
-    struct ws_call c;
-    nvmlReturn_t code = ws_enter(function, &c, device, WS_WANT_BOARD);
-    if (code != NVML_SUCCESS) return code;
+    ENTER_AS(function, device, WS_WANT_BOARD);
     NOT_NULL(pci);
     *pci = (nvmlPciInfo_v2_t){ .bus = 16 + c.index, .pciDeviceId = c.model->pci_device_id,
                                .pciSubSystemId = c.model->pci_subsystem_id };
@@ -124,19 +100,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInf
     LEAVE(NVML_SUCCESS);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *arch) {
-    ENTER(device, WS_WANT_BOARD);
-    NOT_NULL(arch);
-    *arch = c.model->arch;
-    LEAVE(NVML_SUCCESS);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned int *brand) {
-    ENTER(device, WS_WANT_BOARD);
-    NOT_NULL(brand);
-    *brand = c.model->brand;
-    LEAVE(NVML_SUCCESS);
-}
+GETTER(nvmlDeviceGetArchitecture, WS_WANT_BOARD, unsigned int, c.model->arch)
+GETTER(nvmlDeviceGetBrand, WS_WANT_BOARD, unsigned int, c.model->brand)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
                                                             int *minor) {
@@ -148,33 +113,14 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device,
     LEAVE(NVML_SUCCESS);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *cores) {
-    ENTER(device, WS_WANT_GPU);
-    NOT_NULL(cores);
-    *cores = c.model->sms * c.model->cores_per_sm;
-    LEAVE(NVML_SUCCESS);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *bits) {
-    ENTER(device, WS_WANT_GPU);
-    NOT_NULL(bits);
-    *bits = c.model->mem_bus_bits;
-    LEAVE(NVML_SUCCESS);
-}
-
-#define PCIE_NUMBER(function, expression) \
-    NVML_EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned int *value) { \
-        ENTER(device, WS_WANT_GPU); \
-        NOT_NULL(value); \
-        *value = (expression); \
-        LEAVE(NVML_SUCCESS); \
-    }
-PCIE_NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, c.model->pcie_gen)
-PCIE_NUMBER(nvmlDeviceGetGpuMaxPcieLinkGeneration, c.model->pcie_gen)
-PCIE_NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, c.model->pcie_gen)
-PCIE_NUMBER(nvmlDeviceGetMaxPcieLinkWidth, c.model->pcie_width)
-PCIE_NUMBER(nvmlDeviceGetCurrPcieLinkWidth, c.model->pcie_width)
-PCIE_NUMBER(nvmlDeviceGetPcieReplayCounter, 0u)
+GETTER(nvmlDeviceGetNumGpuCores, WS_WANT_GPU, unsigned int, c.model->sms * c.model->cores_per_sm)
+GETTER(nvmlDeviceGetMemoryBusWidth, WS_WANT_GPU, unsigned int, c.model->mem_bus_bits)
+GETTER(nvmlDeviceGetMaxPcieLinkGeneration, WS_WANT_GPU, unsigned int, c.model->pcie_gen)
+GETTER(nvmlDeviceGetGpuMaxPcieLinkGeneration, WS_WANT_GPU, unsigned int, c.model->pcie_gen)
+GETTER(nvmlDeviceGetCurrPcieLinkGeneration, WS_WANT_GPU, unsigned int, c.model->pcie_gen)
+GETTER(nvmlDeviceGetMaxPcieLinkWidth, WS_WANT_GPU, unsigned int, c.model->pcie_width)
+GETTER(nvmlDeviceGetCurrPcieLinkWidth, WS_WANT_GPU, unsigned int, c.model->pcie_width)
+GETTER(nvmlDeviceGetPcieReplayCounter, WS_WANT_GPU, unsigned int, 0u)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetC2cModeInfoV(nvmlDevice_t device,
                                                    nvmlC2cModeInfo_v1_t *info) {
@@ -243,18 +189,11 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device,
 
 /* ---- administrative modes ------------------------------------------------------------------ */
 
-#define FIXED_NUMBER(function, fixed_value) \
-    NVML_EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned int *value) { \
-        ENTER(device, WS_WANT_GPU); \
-        NOT_NULL(value); \
-        *value = (fixed_value); \
-        LEAVE(NVML_SUCCESS); \
-    }
-FIXED_NUMBER(nvmlDeviceGetPersistenceMode, c.board->persistence)
-FIXED_NUMBER(nvmlDeviceGetDisplayMode, 0)
-FIXED_NUMBER(nvmlDeviceGetDisplayActive, 0)
-FIXED_NUMBER(nvmlDeviceGetAccountingMode, 0)
-FIXED_NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, 0)
+GETTER(nvmlDeviceGetPersistenceMode, WS_WANT_GPU, unsigned int, c.board->persistence)
+GETTER(nvmlDeviceGetDisplayMode, WS_WANT_GPU, unsigned int, 0)
+GETTER(nvmlDeviceGetDisplayActive, WS_WANT_GPU, unsigned int, 0)
+GETTER(nvmlDeviceGetAccountingMode, WS_WANT_GPU, unsigned int, 0)
+GETTER(nvmlDeviceGetRetiredPagesPendingStatus, WS_WANT_GPU, unsigned int, 0)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, unsigned int mode) {
     ENTER(device, WS_WANT_GPU);
@@ -264,12 +203,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, unsig
     LEAVE(NVML_SUCCESS);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode) {
-    ENTER(device, WS_WANT_BOARD);
-    NOT_NULL(mode);
-    *mode = c.board->compute_mode;
-    LEAVE(NVML_SUCCESS);
-}
+GETTER(nvmlDeviceGetComputeMode, WS_WANT_BOARD, unsigned int, c.board->compute_mode)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current,
                                               unsigned int *pending) {

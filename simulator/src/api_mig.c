@@ -18,6 +18,18 @@ static int profile_index(const struct ws_call *c, unsigned int id, const struct 
     return i;
 }
 
+/* Around every change of a board's instances; the end returns its argument. */
+static void begin_change(const struct ws_call *c) {
+    ws_change_begin(c->index);
+    ws_activity_integrate(c->board, c->now_ns);
+}
+
+static nvmlReturn_t end_change(const struct ws_call *c, nvmlReturn_t code) {
+    if (code == NVML_SUCCESS) ws_post_event(c->board, EVENT_MIG_CONFIG_CHANGE, 0);
+    ws_change_end(c->index);
+    return code;
+}
+
 /* ---- mode ---------------------------------------------------------------------------------- */
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current,
@@ -156,9 +168,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t 
 static nvmlReturn_t gi_placements(const char *function, nvmlDevice_t device,
                                   unsigned int profile_id, nvmlGpuInstancePlacement_t *placements,
                                   unsigned int *count) {
-    struct ws_call c;
-    nvmlReturn_t code = ws_enter(function, &c, device, WS_WANT_GPU);
-    if (code != NVML_SUCCESS) return code;
+    ENTER_AS(function, device, WS_WANT_GPU);
     NOT_NULL(count);
     REQUIRE(MAY_LIST(c), NVML_ERROR_NO_PERMISSION);
     REQUIRE(c.board->mig_current || c.board->option[WS_INDEPENDENT_QUERY] != 0,
@@ -189,9 +199,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements(
 static nvmlReturn_t create_gi(const char *function, nvmlDevice_t device, unsigned int profile_id,
                               const nvmlGpuInstancePlacement_t *placement, int placed,
                               nvmlGpuInstance_t *out) {
-    struct ws_call c;
-    nvmlReturn_t code = ws_enter(function, &c, device, WS_WANT_GPU);
-    if (code != NVML_SUCCESS) return code;
+    ENTER_AS(function, device, WS_WANT_GPU);
     NOT_NULL(out);
     REQUIRE(!placed || placement, NVML_ERROR_INVALID_ARGUMENT);
     REQUIRE(c.board->mig_current, NVML_ERROR_NOT_SUPPORTED);
@@ -205,16 +213,12 @@ static nvmlReturn_t create_gi(const char *function, nvmlDevice_t device, unsigne
         REQUIRE(!(c.board->worker[w].flags & WS_WORKER_USED) || c.board->worker[w].gi_serial,
                 NVML_ERROR_IN_USE);
     struct ws_gi *gi = NULL;
-    ws_change_begin(c.index);
-    ws_activity_integrate(c.board, c.now_ns);
-    code = ws_gi_create(c.board, (unsigned int)i, placed ? (int)placement->start : -1, &gi);
-    if (code == NVML_SUCCESS) ws_post_event(c.board, EVENT_MIG_CONFIG_CHANGE, 0);
-    ws_change_end(c.index);
-    if (code == NVML_SUCCESS) {
-        *out = ws_handle_for(WS_HANDLE_GI, c.index, gi->serial, 0);
-        if (!*out) code = NVML_ERROR_MEMORY;
-    }
-    LEAVE(code);
+    begin_change(&c);
+    int start = placed ? (int)placement->start : -1;
+    nvmlReturn_t code = end_change(&c, ws_gi_create(c.board, (unsigned int)i, start, &gi));
+    REQUIRE(code == NVML_SUCCESS, code);
+    *out = ws_handle_for(WS_HANDLE_GI, c.index, gi->serial, 0);
+    LEAVE(*out ? NVML_SUCCESS : NVML_ERROR_MEMORY);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceCreateGpuInstance(nvmlDevice_t device, unsigned int profile_id,
@@ -231,12 +235,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(
 NVML_EXPORT nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t instance) {
     ENTER(instance, WS_WANT_GI);
     REQUIRE(MAY_CHANGE(c), NVML_ERROR_NO_PERMISSION);
-    ws_change_begin(c.index);
-    ws_activity_integrate(c.board, c.now_ns);
-    nvmlReturn_t code = ws_gi_destroy(c.board, c.gi);
-    if (code == NVML_SUCCESS) ws_post_event(c.board, EVENT_MIG_CONFIG_CHANGE, 0);
-    ws_change_end(c.index);
-    LEAVE(code);
+    begin_change(&c);
+    LEAVE(end_change(&c, ws_gi_destroy(c.board, c.gi)));
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int profile_id,
@@ -368,26 +368,19 @@ static nvmlReturn_t create_ci(const char *function, nvmlGpuInstance_t instance,
                               unsigned int profile_id,
                               const nvmlComputeInstancePlacement_t *placement, int placed,
                               nvmlComputeInstance_t *out) {
-    struct ws_call c;
-    nvmlReturn_t code = ws_enter(function, &c, instance, WS_WANT_GI);
-    if (code != NVML_SUCCESS) return code;
+    ENTER_AS(function, instance, WS_WANT_GI);
     NOT_NULL(out);
     REQUIRE(!placed || placement, NVML_ERROR_INVALID_ARGUMENT);
     struct ws_ci_profile profile;
     REQUIRE(ci_profile(&c, profile_id, &profile) == NVML_SUCCESS, NVML_ERROR_INVALID_ARGUMENT);
     REQUIRE(MAY_CHANGE(c), NVML_ERROR_NO_PERMISSION);
     struct ws_ci *ci = NULL;
-    ws_change_begin(c.index);
-    ws_activity_integrate(c.board, c.now_ns);
-    code = ws_ci_create(c.board, c.gi, &profile, placed ? (int)placement->start : -1,
-                        placed ? (int)placement->size : 0, &ci);
-    if (code == NVML_SUCCESS) ws_post_event(c.board, EVENT_MIG_CONFIG_CHANGE, 0);
-    ws_change_end(c.index);
-    if (code == NVML_SUCCESS) {
-        *out = ws_handle_for(WS_HANDLE_CI, c.index, c.gi->serial, ci->serial);
-        if (!*out) code = NVML_ERROR_MEMORY;
-    }
-    LEAVE(code);
+    begin_change(&c);
+    int start = placed ? (int)placement->start : -1, size = placed ? (int)placement->size : 0;
+    nvmlReturn_t code = end_change(&c, ws_ci_create(c.board, c.gi, &profile, start, size, &ci));
+    REQUIRE(code == NVML_SUCCESS, code);
+    *out = ws_handle_for(WS_HANDLE_CI, c.index, c.gi->serial, ci->serial);
+    LEAVE(*out ? NVML_SUCCESS : NVML_ERROR_MEMORY);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t instance,
@@ -405,15 +398,10 @@ NVML_EXPORT nvmlReturn_t nvmlGpuInstanceCreateComputeInstanceWithPlacement(
 NVML_EXPORT nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t instance) {
     ENTER(instance, WS_WANT_CI);
     REQUIRE(MAY_CHANGE(c), NVML_ERROR_NO_PERMISSION);
-    ws_change_begin(c.index);
-    ws_activity_integrate(c.board, c.now_ns);
+    begin_change(&c);
     nvmlReturn_t code = ws_ci_destroy(c.board, c.gi, c.ci);
-    if (code == NVML_SUCCESS) {
-        ws_power_update(c.index, c.now_ns);
-        ws_post_event(c.board, EVENT_MIG_CONFIG_CHANGE, 0);
-    }
-    ws_change_end(c.index);
-    LEAVE(code);
+    if (code == NVML_SUCCESS) ws_power_update(c.index, c.now_ns);
+    LEAVE(end_change(&c, code));
 }
 
 NVML_EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t instance,
@@ -469,19 +457,8 @@ NVML_EXPORT nvmlReturn_t nvmlComputeInstanceGetInfo(nvmlComputeInstance_t instan
 
 /* ---- MIG devices --------------------------------------------------------------------------- */
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is_mig) {
-    ENTER(device, WS_WANT_BOARD);
-    NOT_NULL(is_mig);
-    *is_mig = (unsigned int)c.is_mig;
-    LEAVE(NVML_SUCCESS);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count) {
-    ENTER(device, WS_WANT_GPU);
-    NOT_NULL(count);
-    *count = c.model->max_mig;
-    LEAVE(NVML_SUCCESS);
-}
+GETTER(nvmlDeviceIsMigDeviceHandle, WS_WANT_BOARD, unsigned int, c.is_mig)
+GETTER(nvmlDeviceGetMaxMigDeviceCount, WS_WANT_GPU, unsigned int, c.model->max_mig)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device,
                                                              unsigned int index,
@@ -504,19 +481,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice
     LEAVE(NVML_SUCCESS);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id) {
-    ENTER(device, WS_WANT_MIG);
-    NOT_NULL(id);
-    *id = c.gi->id;
-    LEAVE(NVML_SUCCESS);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *id) {
-    ENTER(device, WS_WANT_MIG);
-    NOT_NULL(id);
-    *id = c.ci->id;
-    LEAVE(NVML_SUCCESS);
-}
+GETTER(nvmlDeviceGetGpuInstanceId, WS_WANT_MIG, unsigned int, c.gi->id)
+GETTER(nvmlDeviceGetComputeInstanceId, WS_WANT_MIG, unsigned int, c.ci->id)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device,
                                                     nvmlDeviceAttributes_t *attributes) {

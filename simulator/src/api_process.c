@@ -29,9 +29,7 @@ static unsigned int list(const struct ws_call *c, int graphics, struct listed *o
 
 static nvmlReturn_t processes(const char *function, nvmlDevice_t device, int graphics, int version,
                               unsigned int *count, void *infos) {
-    struct ws_call c;
-    nvmlReturn_t code = ws_enter(function, &c, device, WS_WANT_BOARD);
-    if (code != NVML_SUCCESS) return code;
+    ENTER_AS(function, device, WS_WANT_BOARD);
     NOT_NULL(count);
     REQUIRE(infos || *count == 0, NVML_ERROR_INVALID_ARGUMENT);
     REQUIRE(c.is_mig || !c.board->mig_current || c.board->option[WS_PERMISSION] >= 1,
@@ -63,9 +61,7 @@ PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, 1, 3)
 
 /* No process is an MPS client here. */
 static nvmlReturn_t no_processes(const char *function, nvmlDevice_t device, unsigned int *count) {
-    struct ws_call c;
-    nvmlReturn_t code = ws_enter(function, &c, device, WS_WANT_BOARD);
-    if (code != NVML_SUCCESS) return code;
+    ENTER_AS(function, device, WS_WANT_BOARD);
     NOT_NULL(count);
     *count = 0;
     LEAVE(NVML_SUCCESS);

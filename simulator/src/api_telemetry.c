@@ -5,25 +5,17 @@
 #include "power.h"
 #include "sensors.h"
 
-#define DOUBLE_GETTER(function, want, expression) \
-    NVML_EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned int *value) { \
-        ENTER(device, want); \
-        NOT_NULL(value); \
-        *value = (unsigned int)(expression); \
-        LEAVE(NVML_SUCCESS); \
-    }
-
 /* ---- power --------------------------------------------------------------------------------- */
 
-DOUBLE_GETTER(nvmlDeviceGetPowerUsage, WS_WANT_METER,
+GETTER(nvmlDeviceGetPowerUsage, WS_WANT_METER, unsigned int,
               ws_sensor_plain_w(c.index, c.now_ns) * 1e3 + 0.5)
-DOUBLE_GETTER(nvmlDeviceGetPowerManagementLimit, WS_WANT_METER, c.board->limit_w * 1e3 + 0.5)
-DOUBLE_GETTER(nvmlDeviceGetEnforcedPowerLimit, WS_WANT_METER, c.board->limit_w * 1e3 + 0.5)
-DOUBLE_GETTER(nvmlDeviceGetPowerManagementDefaultLimit, WS_WANT_METER,
+GETTER(nvmlDeviceGetPowerManagementLimit, WS_WANT_METER, unsigned int, c.board->limit_w * 1e3 + 0.5)
+GETTER(nvmlDeviceGetEnforcedPowerLimit, WS_WANT_METER, unsigned int, c.board->limit_w * 1e3 + 0.5)
+GETTER(nvmlDeviceGetPowerManagementDefaultLimit, WS_WANT_METER, unsigned int,
               c.model->default_limit_w * 1e3 + 0.5)
-DOUBLE_GETTER(nvmlDeviceGetPowerManagementMode, WS_WANT_METER, 1)
-DOUBLE_GETTER(nvmlDeviceGetPowerState, WS_WANT_METER, 0)
-DOUBLE_GETTER(nvmlDeviceGetPerformanceState, WS_WANT_METER, 0)
+GETTER(nvmlDeviceGetPowerManagementMode, WS_WANT_METER, unsigned int, 1)
+GETTER(nvmlDeviceGetPowerState, WS_WANT_METER, unsigned int, 0)
+GETTER(nvmlDeviceGetPerformanceState, WS_WANT_METER, unsigned int, 0)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device,
                                                                       unsigned int *low,
@@ -49,13 +41,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device,
     LEAVE(NVML_SUCCESS);
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device,
-                                                             unsigned long long *energy_mj) {
-    ENTER(device, WS_WANT_METER);
-    NOT_NULL(energy_mj);
-    *energy_mj = ws_sensor_energy_mj(c.index, c.now_ns, NULL);
-    LEAVE(NVML_SUCCESS);
-}
+GETTER(nvmlDeviceGetTotalEnergyConsumption, WS_WANT_METER, unsigned long long,
+       ws_sensor_energy_mj(c.index, c.now_ns, NULL))
 
 /* The driver keeps the last readings in a ring; 120 of them at the sensor's period here. */
 #define RING 120
@@ -118,23 +105,17 @@ static unsigned int clock_max(const struct ws_call *c, unsigned int type) {
     return type == CLOCK_MEMORY ? c->model->mem_mhz : c->model->sm_mhz;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, unsigned int type,
-                                                unsigned int *mhz) {
-    ENTER(device, WS_WANT_METER);
-    NOT_NULL(mhz);
-    REQUIRE(type < CLOCK_TYPES, NVML_ERROR_INVALID_ARGUMENT);
-    *mhz = clock_now(&c, type);
-    LEAVE(NVML_SUCCESS);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned int type,
-                                                   unsigned int *mhz) {
-    ENTER(device, WS_WANT_METER);
-    NOT_NULL(mhz);
-    REQUIRE(type < CLOCK_TYPES, NVML_ERROR_INVALID_ARGUMENT);
-    *mhz = clock_max(&c, type);
-    LEAVE(NVML_SUCCESS);
-}
+#define CLOCK_GETTER(function, clock) \
+    NVML_EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned int type, unsigned int *mhz) { \
+        ENTER(device, WS_WANT_METER); \
+        NOT_NULL(mhz); \
+        REQUIRE(type < CLOCK_TYPES, NVML_ERROR_INVALID_ARGUMENT); \
+        *mhz = clock(&c, type); \
+        LEAVE(NVML_SUCCESS); \
+    }
+CLOCK_GETTER(nvmlDeviceGetClockInfo, clock_now)
+CLOCK_GETTER(nvmlDeviceGetMaxClockInfo, clock_max)
+CLOCK_GETTER(nvmlDeviceGetApplicationsClock, clock_max)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, unsigned int type,
                                             unsigned int id, unsigned int *mhz) {
@@ -142,15 +123,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, unsigned int ty
     NOT_NULL(mhz);
     REQUIRE(type < CLOCK_TYPES && id <= 3, NVML_ERROR_INVALID_ARGUMENT);
     *mhz = id == 0 ? clock_now(&c, type) : clock_max(&c, type);
-    LEAVE(NVML_SUCCESS);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, unsigned int type,
-                                                        unsigned int *mhz) {
-    ENTER(device, WS_WANT_METER);
-    NOT_NULL(mhz);
-    REQUIRE(type < CLOCK_TYPES, NVML_ERROR_INVALID_ARGUMENT);
-    *mhz = clock_max(&c, type);
     LEAVE(NVML_SUCCESS);
 }
 
@@ -185,21 +157,16 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t devic
     LEAVE(NVML_SUCCESS);
 }
 
-#define REASONS(function, expression) \
-    NVML_EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned long long *reasons) { \
-        ENTER(device, WS_WANT_METER); \
-        NOT_NULL(reasons); \
-        *reasons = (expression); \
-        LEAVE(NVML_SUCCESS); \
-    }
-REASONS(nvmlDeviceGetCurrentClocksEventReasons, ws_event_reasons(c.index, c.now_ns))
-REASONS(nvmlDeviceGetCurrentClocksThrottleReasons, ws_event_reasons(c.index, c.now_ns))
-REASONS(nvmlDeviceGetSupportedClocksEventReasons, 0x1ff)
-REASONS(nvmlDeviceGetSupportedClocksThrottleReasons, 0x1ff)
+GETTER(nvmlDeviceGetCurrentClocksEventReasons, WS_WANT_METER, unsigned long long,
+       ws_event_reasons(c.index, c.now_ns))
+GETTER(nvmlDeviceGetCurrentClocksThrottleReasons, WS_WANT_METER, unsigned long long,
+       ws_event_reasons(c.index, c.now_ns))
+GETTER(nvmlDeviceGetSupportedClocksEventReasons, WS_WANT_METER, unsigned long long, 0x1ff)
+GETTER(nvmlDeviceGetSupportedClocksThrottleReasons, WS_WANT_METER, unsigned long long, 0x1ff)
 
 /* ---- temperature, fan ---------------------------------------------------------------------- */
 
-DOUBLE_GETTER(nvmlDeviceGetNumFans, WS_WANT_METER, c.model->fan)
+GETTER(nvmlDeviceGetNumFans, WS_WANT_METER, unsigned int, c.model->fan)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor,
                                                   unsigned int *celsius) {

@@ -5,9 +5,7 @@
 #include "entry.h"
 
 static nvmlReturn_t unsupported(const char *function, nvmlDevice_t device) {
-    struct ws_call c;
-    nvmlReturn_t code = ws_enter(function, &c, device, WS_WANT_BOARD);
-    if (code != NVML_SUCCESS) return code;
+    ENTER_AS(function, device, WS_WANT_BOARD);
     LEAVE(NVML_ERROR_NOT_SUPPORTED);
 }
 

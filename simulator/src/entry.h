@@ -49,12 +49,14 @@ nvmlReturn_t ws_value_fault(const struct ws_call *call, const char *name);
         if (enter_code != NVML_SUCCESS) return enter_code; \
     } while (0)
 
-#define ENTER(handle, want) \
+/* For a helper that serves several API functions: `function` is the one that was called. */
+#define ENTER_AS(function, handle, want) \
     struct ws_call c; \
     do { \
-        nvmlReturn_t enter_code = ws_enter(__func__, &c, handle, want); \
+        nvmlReturn_t enter_code = ws_enter(function, &c, handle, want); \
         if (enter_code != NVML_SUCCESS) return enter_code; \
     } while (0)
+#define ENTER(handle, want) ENTER_AS(__func__, handle, want)
 
 #define LEAVE(code) return ws_leave(code)
 #define REQUIRE(condition, code) \
@@ -62,5 +64,14 @@ nvmlReturn_t ws_value_fault(const struct ws_call *call, const char *name);
         if (!(condition)) LEAVE(code); \
     } while (0)
 #define NOT_NULL(pointer) REQUIRE((pointer) != NULL, NVML_ERROR_INVALID_ARGUMENT)
+
+/* An API function that gives one value of a device; `c` in the expression is the call. */
+#define GETTER(function, want, type, expression) \
+    NVML_EXPORT nvmlReturn_t function(nvmlDevice_t device, type *value) { \
+        ENTER(device, want); \
+        NOT_NULL(value); \
+        *value = (type)(expression); \
+        LEAVE(NVML_SUCCESS); \
+    }
 
 #endif
