@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from wattslice.analysis.aggregate import read_tables
 from wattslice.analysis.claim_files import Aggregate, Check, Claim, read_all
 from wattslice.analysis.expressions import Comparison, Expression, parse, parse_comparison
+from wattslice.analysis.frames import read_tables
 from wattslice.analysis.mixes import mix_rows
 from wattslice.analysis.ratios import cell_rows
 from wattslice.analysis.selection import (

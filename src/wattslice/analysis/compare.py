@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import Field
 
-from wattslice.analysis.aggregate import KEY, read_tables
+from wattslice.analysis.frames import KEY, read_tables
 from wattslice.analysis.ratios import cell_rows
 from wattslice.analysis.statistics import compare_groups, geometric_mean, holm
 from wattslice.records.base import Record

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from wattslice.analysis.aggregate import read_tables
+from wattslice.analysis.frames import read_tables
 from wattslice.analysis.mixes import mix_rows
 from wattslice.analysis.statistics import (
     Estimate,

@@ -16,8 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wattslice.analysis.aggregate import read_tables, write_tables
+from wattslice.analysis.aggregate import write_tables
 from wattslice.analysis.claims import write_claims
+from wattslice.analysis.frames import read_tables
 from wattslice.analysis.metrics import write_metrics
 from wattslice.analysis.ratios import write_analysis
 from wattslice.config.load import load_campaign

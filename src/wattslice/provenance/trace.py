@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from wattslice.analysis.aggregate import FIGURE_UNITS, KEY, TABLES, DigestMismatchError, read_tables
+from wattslice.analysis.collect import DigestMismatchError
+from wattslice.analysis.frames import FIGURE_UNITS, KEY, TABLES, read_tables
 from wattslice.analysis.raw import RawFileError
 from wattslice.provenance.chain import Chain, NotACampaignError
 from wattslice.provenance.manifest import RUN_DEPTH

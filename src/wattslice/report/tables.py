@@ -12,10 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from wattslice.analysis.aggregate import WHY_SEPARATOR
 from wattslice.analysis.claims import ClaimResult, ClaimTable
 from wattslice.analysis.quality import load_checks
 from wattslice.analysis.ratios import Ratio
+from wattslice.analysis.rows import WHY_SEPARATOR
 from wattslice.analysis.statistics import ENOUGH_REPEATS, weakness
 from wattslice.files import write_text
 from wattslice.records.run import MEASURED_OUTCOMES

@@ -18,19 +18,13 @@ from fixtures.records import (
     make_campaign,
     make_run,
 )
-from wattslice.analysis.aggregate import (
-    COLUMNS,
-    TABLES,
-    DigestMismatchError,
-    collect,
-    compute_units,
-    placement_kind,
-    read_expected,
-    read_tables,
-    write_tables,
-)
+from wattslice.analysis.aggregate import write_tables
+from wattslice.analysis.collect import DigestMismatchError, collect, read_expected
+from wattslice.analysis.frames import COLUMNS, TABLES, read_tables
 from wattslice.analysis.metrics import write_metrics
 from wattslice.analysis.raw import RawFileError
+from wattslice.analysis.rows import placement_kind
+from wattslice.analysis.shares import compute_units
 from wattslice.files import write_json
 from wattslice.records.board import SliceState
 from wattslice.records.energy import EnergyResult

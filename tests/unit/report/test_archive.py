@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from wattslice.analysis.aggregate import read_tables, write_tables
+from wattslice.analysis.aggregate import write_tables
 from wattslice.analysis.claims import ClaimTable, write_claims
+from wattslice.analysis.frames import read_tables
 from wattslice.analysis.metrics import write_metrics
 from wattslice.analysis.ratios import write_analysis
 from wattslice.config.load import load_campaign

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.records import Truth, campaign_truths, make_campaign, make_config
-from wattslice.analysis.aggregate import read_tables
+from wattslice.analysis.frames import read_tables
 from wattslice.config.models import CampaignConfig
 from wattslice.report.charts.base import MODELLED, SIMULATED, load
 from wattslice.report.figure_list import FIGURES

@@ -14,7 +14,7 @@ import altair as alt
 import pandas as pd
 import pyarrow.parquet as pq
 
-from wattslice.analysis.aggregate import read_tables
+from wattslice.analysis.frames import read_tables
 from wattslice.analysis.ratios import PRECISIONS, RatioTable, read_ratios
 from wattslice.analysis.raw import read_run
 from wattslice.records.energy import IdleRecord
