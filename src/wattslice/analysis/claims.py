@@ -15,7 +15,7 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from pydantic import Field
 
 from wattslice.analysis.claim_files import Aggregate, Check, Claim, read_all
 from wattslice.analysis.expressions import Comparison, Expression, parse, parse_comparison
+from wattslice.analysis.frames import ENERGY_FIGURES as MEASURED_ENERGY_FIGURES
 from wattslice.analysis.frames import read_tables
 from wattslice.analysis.mixes import mix_rows
 from wattslice.analysis.ratios import cell_rows
@@ -47,15 +48,7 @@ from wattslice.records.base import Record
 
 CLAIMS_SCHEMA_VERSION = 1
 RESAMPLES = 1999
-ENERGY_FIGURES = (
-    "samples_per_j",
-    "samples_per_net_j",
-    "mean_power_w",
-    "idle_w",
-    "energy_ratio",
-    "power_ratio",
-    "saving",
-)
+ENERGY_FIGURES = (*MEASURED_ENERGY_FIGURES, "energy_ratio", "power_ratio", "saving")
 
 Verdict = Literal[
     "reproduced",
@@ -65,14 +58,7 @@ Verdict = Literal[
     "not measurable here",
     "rehearsed only",
 ]
-VERDICTS: tuple[Verdict, ...] = (
-    "reproduced",
-    "partly",
-    "not reproduced",
-    "undecided",
-    "not measurable here",
-    "rehearsed only",
-)
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 State = Literal["holds", "fails", "open"]
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from wattslice.analysis.claims import ClaimResult, ClaimTable, Verdict, read_claim_table
@@ -22,6 +20,7 @@ from wattslice.report.charts.base import MODELLED, SIMULATED, BuiltFigure, Figur
 from wattslice.report.figures import javascript, svg
 from wattslice.report.findings import Topic, findings
 from wattslice.report.numbers import with_interval
+from wattslice.report.page import asset, fill
 from wattslice.report.tables import Table, claim_value, report_tables, write_report_tables
 
 # Above this many rows the static picture of a figure shows medians only; the interactive one all.
@@ -114,11 +113,6 @@ def _script_json(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028"))
 
 
-def _asset(name: str) -> Markup:
-    folder = files("wattslice.report") / "templates"
-    return Markup((folder / name).read_text(encoding="utf-8"))
-
-
 def render(
     data: FigureData,
     background: Background,
@@ -133,23 +127,17 @@ def render(
     datasets: dict[str, Any] = {}
     for figure in drawn:
         datasets |= figure.datasets
-    environment = Environment(
-        loader=PackageLoader("wattslice.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     runs = data.tables["runs"]
     tables: dict[str, Table] = report_tables(data, claims)
     views = [_claim_view(claim) for claim in (claims.claims if claims else ())]
     found: list[Topic] = findings(data)
-    return environment.get_template("report.html.j2").render(
+    return fill(
+        "report.html.j2",
         title=config.title,
         question=config.question,
         config=config,
-        style=_asset("report.css"),
-        script=_asset("report.js"),
+        style=asset("report.css"),
+        script=asset("report.js"),
         library=Markup(javascript()) if drawn else None,
         data=_script_json(datasets),
         specs=_script_json({figure.figure.name: _page_spec(figure) for figure in drawn}),

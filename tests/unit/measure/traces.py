@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from wattslice.measure.meter import SAMPLE_FIELDS
 from wattslice.records.run import MeterRecord
 
 # Integral of power from 0 to t, J; everything follows from it.
@@ -92,20 +93,7 @@ def sampling_times(
 
 def columns(t: np.ndarray, **values: Any) -> dict[str, list[Any]]:
     """Columns as from `Meter.samples`; what is not given is None throughout."""
-    table: dict[str, list[Any]] = {
-        name: [None] * len(t)
-        for name in (
-            "power_w",
-            "power_average_w",
-            "energy_j",
-            "temperature_c",
-            "sm_clock_mhz",
-            "memory_clock_mhz",
-            "utilisation",
-            "event_reasons",
-            "error",
-        )
-    }
+    table: dict[str, list[Any]] = {name: [None] * len(t) for name in SAMPLE_FIELDS}
     table |= {"t_s": list(t), "call_s": [2e-5] * len(t)}
     return table | {
         name: [None if x is None or x != x else x for x in value] for name, value in values.items()
