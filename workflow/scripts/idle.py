@@ -24,9 +24,10 @@ arguments = parser.parse_args()
 die_with_parent(os.getppid(), signal.SIGTERM)
 settings = json.loads(arguments.settings)
 try:
+    layout = Layout.parse(arguments.layout)
     record = measure_idle(
-        board_of(BoardConfig.model_validate(settings["board"])),
-        Layout.parse(arguments.layout),
+        board_of(BoardConfig.model_validate(settings["board"]), layout.boards),
+        layout,
         MeasureConfig.model_validate(settings["measure"]),
         settings,
         arguments.code,

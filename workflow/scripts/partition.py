@@ -17,8 +17,9 @@ parser.add_argument("--layout", required=True)
 parser.add_argument("--out", required=True, type=Path)
 arguments = parser.parse_args()
 try:
-    board = board_of(BoardConfig.model_validate_json(arguments.board))
-    record = try_layout(board, Layout.parse(arguments.layout))
+    layout = Layout.parse(arguments.layout)
+    board = board_of(BoardConfig.model_validate_json(arguments.board), layout.boards)
+    record = try_layout(board, layout)
 except BoardError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 write_json(arguments.out, record.model_dump(mode="json"))

@@ -17,7 +17,11 @@ parser.add_argument("--campaign", required=True, type=Path, help="folder of the 
 arguments = parser.parse_args()
 request = BoardRequest.model_validate_json(arguments.request)
 try:
-    found = list(problems(request.find(), request.layouts, request.precisions))
+    found = [
+        problem
+        for board, layouts in request.find()
+        for problem in problems(board, layouts, request.precisions)
+    ]
 except BoardError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 found += model_problems(request.workloads)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from wattslice.boards.discover import board_of
+from wattslice.boards.discover import selected_boards
 from wattslice.boards.errors import BoardError
 from wattslice.boards.session import begin_session, end_session
 from wattslice.config.models import BoardConfig
@@ -15,7 +15,7 @@ parser.add_argument("--campaign", required=True, type=Path, help="folder of the 
 parser.add_argument("--begin", action="store_true", help="save the state instead")
 arguments = parser.parse_args()
 try:
-    board = board_of(BoardConfig.model_validate_json(arguments.board))
+    board = selected_boards(BoardConfig.model_validate_json(arguments.board))
     if arguments.begin:
         begin_session(arguments.campaign, board)
     elif end_session(arguments.campaign, board):

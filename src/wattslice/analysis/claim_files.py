@@ -77,11 +77,22 @@ class Aggregate(_Model):
     reduce: Reduction = "only"
     against: str | None = Field(None, description="column that `spearman` ranks against")
     min_cells: int = Field(1, ge=1, description="fewer cells give no value")
+    across_boards: bool = Field(
+        False,
+        description="of a ratio, whose two sides are always of one board: set the ratio beside "
+        "those of other boards in the same repeat",
+    )
 
     @property
     def identity(self) -> tuple[str, ...]:
         """Columns that tell the cells apart."""
         return self.by or IDENTITY[self.table]
+
+    @model_validator(mode="after")
+    def _only_ratios_cross_boards(self) -> Aggregate:
+        if self.across_boards and self.over is None:
+            raise ValueError("`across_boards` is for ratios: give `over`")
+        return self
 
     @model_validator(mode="after")
     def _spearman_has_a_partner(self) -> Aggregate:
@@ -166,7 +177,7 @@ class Claim(_Model):
     title: Text
     statement: Text
     runs: Text = Field(description="which runs are needed, in words")
-    formula: str | None = Field(None, description="the claimed quantity")
+    formula: Text = Field(description="the claimed quantity")
     unit: str = "1"
     values: dict[str, Aggregate] = Field(default_factory=dict)
     common: Common | None = Field(None, description="values taken over the same members only")
@@ -177,20 +188,15 @@ class Claim(_Model):
     requires: tuple[Requirement, ...] = ()
     boards: tuple[Literal["nvidia", "cpu"], ...] = ("nvidia", "cpu")
     exact: bool = Field(False, description="counted, not measured: one repeat decides")
-    never: str | None = Field(None, description="why this pipeline cannot measure it at all")
     scope: str | None = Field(None, description="what a reader must know to read the verdict")
 
     @cached_property
-    def expression(self) -> Expression | None:
+    def expression(self) -> Expression:
         """The formula, parsed."""
-        return None if self.formula is None else parse(self.formula)
+        return parse(self.formula)
 
     @model_validator(mode="after")
     def _whole(self) -> Claim:
-        if self.never is not None:
-            return self
-        if self.formula is None:
-            raise ValueError("a claim needs a `formula`, or `never` with the reason")
         if not self.checks and self.published is None:
             raise ValueError("a claim needs `checks` or a `published` value to be judged by")
         if self.published is None and self.expectation is None:

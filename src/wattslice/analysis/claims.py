@@ -251,7 +251,7 @@ def verdict_of(states: Sequence[State], value: State | None) -> Verdict:
 
 
 def _published_test(claim: Claim) -> Comparison | None:
-    if claim.published is None or claim.formula is None:
+    if claim.published is None:
         return None
     wanted, half = claim.published.value, claim.published.half_width
     match claim.published.kind:
@@ -281,11 +281,6 @@ def judge_claim(
         "formula": claim.formula,
         "unit": claim.unit,
     }
-    if claim.never is not None or claim.expression is None:
-        why = claim.never or "the claim has no formula"
-        nothing = Number(value=None, reason=why)
-        unable: dict[str, Any] = {"verdict": "not measurable here", "why": why, "basis": "none"}
-        return ClaimResult.model_validate(base | unable | {"value": nothing})
     selected = {name: select(own, tables[own.table]) for name, own in claim.values.items()}
     if claim.common is not None:
         keep_common(

@@ -23,9 +23,15 @@ from wattslice.analysis.raw import RawFileError, Steps, read_run, read_steps, ve
 from wattslice.config.spec import RunSpec
 from wattslice.files import sha256_file, write_json
 from wattslice.records.base import Quantity
+from wattslice.records.board import Health
 from wattslice.records.energy import EnergyResult, IdleRecord
 from wattslice.records.metrics import Conservation, RunMetrics, RunQuality, WorkerMetrics
-from wattslice.records.run import MEASURED_OUTCOMES, RunRecord, WorkerRecord
+from wattslice.records.run import (
+    MEASURED_OUTCOMES,
+    BoardMeasurement,
+    RunRecord,
+    WorkerRecord,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -105,23 +111,33 @@ def measured_energy(
     """Energy of a run from its power samples, by the measuring side's own rules."""
     from wattslice.measure.energy import energy
     from wattslice.measure.raw import read_power
+    from wattslice.measure.sum_of_boards import idle_of_board, sum_of_boards
 
-    assert record.window is not None
-    return energy(
-        samples=read_power(run_dir / "power.parquet"),
-        window_start_s=record.window.start_s,
-        window_end_s=record.window.end_s,
-        meter=record.meter,
-        idle=idle,
-        simulated=record.simulated,
-        step_s=step_s,
-        power_limit_w=_power_limit_w(record),
-    )
+    window = record.window
+    assert window is not None
+
+    def of(board: RunRecord | BoardMeasurement, uuid: str | None) -> EnergyResult:
+        return energy(
+            samples=read_power(run_dir / "power.parquet", uuid),
+            window_start_s=window.start_s,
+            window_end_s=window.end_s,
+            meter=board.meter,
+            idle=idle if uuid is None else idle_of_board(idle, uuid),
+            simulated=record.simulated,
+            step_s=step_s,
+            power_limit_w=_power_limit_w(board.health_before, board.health_after),
+        )
+
+    if not record.boards:
+        return of(record, None)
+    used = [slice_.uuid for slice_ in (w.slice for w in record.workers) if slice_.uuid is not None]
+    measured = {board.identity.uuid: board for board in record.boards}
+    return sum_of_boards({uuid: of(board, uuid) for uuid, board in measured.items()}, used)
 
 
-def _power_limit_w(record: RunRecord) -> float | None:
+def _power_limit_w(*healths: Health | None) -> float | None:
     """The board's power limit as it was read before or after the run; None where it was not."""
-    for health in (record.health_before, record.health_after):
+    for health in healths:
         if health is not None and health.power_limit_w.value is not None:
             return health.power_limit_w.value
     return None

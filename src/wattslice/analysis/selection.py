@@ -1,7 +1,8 @@
 """From rows of a table to a value per cell and block, as claims need them.
 
-A block is one repeat on one board: what was run side by side. A matrix has a row per cell and a
-column per block, NaN where a cell has no figure in a block.
+A block is one repeat on one board (or set of boards): what was run side by side. Ratios may be set
+beside those of other boards (`across_boards`); then a block is one repeat on any. A matrix has a
+row per cell and a column per block, NaN where a cell has no figure in a block.
 """
 
 from __future__ import annotations
@@ -134,6 +135,8 @@ def _select(aggregate: Aggregate, rows: Sequence[Row]) -> Selected:
         if not values:
             raise _NothingError("no repeat has both sides of the ratio", used)
     values = _having(values, tops, aggregate)
+    if aggregate.across_boards:
+        values = {key: _on_any_board(by) for key, by in values.items()}
     if len(values) < aggregate.min_cells:
         raise _NothingError(
             f"{len(values)} of the {aggregate.min_cells} cells needed of "
@@ -145,7 +148,10 @@ def _select(aggregate: Aggregate, rows: Sequence[Row]) -> Selected:
     runs: dict[Block, set[str]] = {}
     for row in used:
         names = {str(row["run_id"]), *map(str, row.get("base_runs") or ())}
-        runs.setdefault(_block(row), set()).update(names)
+        block = _block(row)
+        runs.setdefault(_any_board(block) if aggregate.across_boards else block, set()).update(
+            names
+        )
     return _matrix(values, tops, aggregate, runs, used)
 
 
@@ -185,6 +191,18 @@ def _ratios(top: _Cells, bottom: _Cells, positions: Sequence[int]) -> dict[Key, 
 
 def _block(row: Row) -> Block:
     return int(row["repeat"]), str(row["board_uuid"] or "")
+
+
+def _any_board(block: Block) -> Block:
+    return block[0], ""
+
+
+def _on_any_board(by: Mapping[Block, float]) -> dict[Block, float]:
+    """By repeat; the median where several boards have made it."""
+    found: dict[Block, list[float]] = {}
+    for block, value in by.items():
+        found.setdefault(_any_board(block), []).append(value)
+    return {block: _middle(values) for block, values in found.items()}
 
 
 def _by_cell(

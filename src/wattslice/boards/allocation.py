@@ -13,6 +13,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from wattslice.boards.activity import ActivitySource
 from wattslice.boards.base import Board, PowerSource, WorkerPlacement
@@ -28,6 +29,9 @@ from wattslice.records.board import (
     SliceState,
     Snapshot,
 )
+
+if TYPE_CHECKING:
+    from wattslice.boards.nvidia.resolve import Present
 
 _JOB = "SLURM_JOB_ID"
 _STEP_DEVICES = "SLURM_STEP_GPUS"
@@ -67,6 +71,21 @@ def read_allocation(
     Raises AllocationError where the job has no device, devices of several boards, or uses one
     that SLURM did not give to it.
     """
+    found = read_allocations(environ, node_is_ours)
+    if len(found) > 1:
+        listed = ", ".join(allocation.board_uuid for allocation in found)
+        raise AllocationError(
+            f"SLURM job {found[0].job_id} has devices of {len(found)} boards ({listed}); energy is "
+            "of one board, so ask for slices of one (see docs/slurm.md, whole boards)"
+        )
+    return found[0]
+
+
+def read_allocations(
+    environ: Mapping[str, str] = os.environ,
+    node_is_ours: Callable[[str], bool] | None = None,
+) -> tuple[Allocation, ...]:
+    """As `read_allocation`, for each board of which the job has devices; at least one."""
     from wattslice.boards.nvidia import resolve
 
     job = environ[_JOB]
@@ -83,13 +102,6 @@ def read_allocation(
             f"SLURM job {job} was given no GPU (no variable names one) and does not have its node "
             "for itself; ask for one with the resource `gres`, or for the node with --exclusive"
         )
-    if len(found.boards) > 1:
-        listed = ", ".join(board.uuid for board in found.boards)
-        raise AllocationError(
-            f"SLURM job {job} has devices of {len(found.boards)} boards ({listed}); energy is of "
-            "one board, so ask for slices of one (see docs/slurm.md, whole boards)"
-        )
-    board = found.boards[0]
     slices = frozenset(d.instance.uuid for d in found.devices if d.instance is not None)
     if not slices and (strangers := resolve.against_allocation(environ, present)):
         # SLURM numbers slices and boards alike, so this tells something of whole boards only.
@@ -100,11 +112,16 @@ def read_allocation(
             f"SLURM job {job} uses {len(slices)} slices ({', '.join(sorted(slices))}) and was "
             f"given {len(given.split(','))} ({_STEP_DEVICES}={given})"
         )
+    return tuple(_of_board(job, board, slices, exclusive) for board in found.boards)
+
+
+def _of_board(job: str, board: Present, slices: frozenset[str], exclusive: bool) -> Allocation:
+    own = slices & {instance.uuid for instance in board.instances}
     return Allocation(
         job_id=job,
         board_uuid=board.uuid,
-        slices=slices,
-        siblings=tuple(i.uuid for i in board.instances if i.uuid not in slices) if slices else (),
+        slices=own,
+        siblings=tuple(i.uuid for i in board.instances if i.uuid not in own) if own else (),
         exclusive=exclusive,
     )
 

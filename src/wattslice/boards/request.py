@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from wattslice.boards.base import Board
 from wattslice.boards.discover import board_of
+from wattslice.config.layout import Layout
 from wattslice.config.models import BoardConfig
 from wattslice.records.base import Record
 
@@ -18,6 +21,13 @@ class BoardRequest(Record):
     precisions: tuple[str, ...]
     workloads: dict[str, dict[str, Any]]
 
-    def find(self) -> Board:
-        """The board. Raises BoardNotFoundError naming what is there."""
-        return board_of(self.board)
+    def find(self) -> Iterator[tuple[Board, tuple[str, ...]]]:
+        """The board (or set of boards) for the layouts of each count of boards.
+
+        Raises BoardNotFoundError naming what is there.
+        """
+        by_count: dict[int, list[str]] = defaultdict(list)
+        for layout in self.layouts:
+            by_count[Layout.parse(layout).boards].append(layout)
+        for count, layouts in by_count.items():
+            yield board_of(self.board, count), tuple(layouts)

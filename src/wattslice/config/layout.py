@@ -1,4 +1,4 @@
-"""The grammar of layouts: `full`, `2x1c`, `4g+2g+1g`, `1g+me+3g`, `2x3g.40gb`."""
+"""The grammar of layouts: `full`, `2x1c`, `4g+2g+1g`, `1g+me+3g`, `2x3g.40gb`, `4xfull`."""
 
 from __future__ import annotations
 
@@ -37,9 +37,17 @@ def slice_size(name: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The slices that exist on a board at one time, largest first."""
+    """The slices that exist on a board at one time, largest first.
+
+    `4xfull` is the exception: four whole boards.
+    """
 
     slices: tuple[str, ...]
+
+    @property
+    def boards(self) -> int:
+        """How many boards the layout is of."""
+        return max(1, self.slices.count("full"))
 
     @classmethod
     def parse(cls, text: str) -> Layout:
@@ -60,8 +68,10 @@ class Layout:
             name = name.replace(".me", "+me", 1) if name.endswith((".me", ".me.all")) else name
             slice_size(name)
             slices.extend([name] * count)
-        if "full" in slices and len(slices) > 1:
-            raise LayoutSyntaxError(f"{text!r}: full is the whole board and stands alone")
+        if "full" in slices and set(slices) != {"full"}:
+            raise LayoutSyntaxError(
+                f"{text!r}: full is a whole board and stands alone, or with its like (4xfull)"
+            )
         slices.sort(key=lambda name: (*slice_size(name), name), reverse=True)
         return cls(tuple(slices))
 

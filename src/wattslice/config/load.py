@@ -180,17 +180,7 @@ def _one_experiment(
             layouts.append(Layout.parse(text))
         except LayoutSyntaxError as error:
             yield f"config key '{where}.layouts': {error}"
-    lists: dict[str, Iterable[str]] = {
-        "layouts": map(str, layouts),
-        "workloads": experiment.workloads,
-        "precisions": experiment.precisions,
-        "placements": experiment.placements,
-        "sharing": experiment.sharing,
-    }
-    for key, values in lists.items():
-        for value, count in Counter(values).items():
-            if count > 1:
-                yield f"config key '{where}.{key}': {value!r} is given {count} times"
+    yield from _repeats(where, experiment, layouts)
     for workload in experiment.workloads:
         if workload not in campaign.workloads:
             hint = did_you_mean(workload, campaign.workloads)
@@ -202,6 +192,44 @@ def _one_experiment(
         else:
             yield from _mix_problems(where, placement, layouts, campaign, experiment)
     yield from _sharing_problems(where, experiment)
+    for layout in layouts:
+        yield from _several_boards_problems(where, layout, experiment, campaign)
+
+
+def _repeats(where: str, experiment: ExperimentConfig, layouts: Iterable[Layout]) -> Iterable[str]:
+    lists: dict[str, Iterable[str]] = {
+        "layouts": map(str, layouts),
+        "workloads": experiment.workloads,
+        "precisions": experiment.precisions,
+        "placements": experiment.placements,
+        "sharing": experiment.sharing,
+    }
+    for key, values in lists.items():
+        for value, count in Counter(values).items():
+            if count > 1:
+                yield f"config key '{where}.{key}': {value!r} is given {count} times"
+
+
+def _several_boards_problems(
+    where: str, layout: Layout, experiment: ExperimentConfig, campaign: CampaignConfig
+) -> Iterable[str]:
+    if layout.boards == 1:
+        return
+    other = [placement for placement in experiment.placements if placement != "ddp"]
+    if other:
+        yield (
+            f"config key '{where}.placements': {', '.join(other)} is of one board, but the layout "
+            f"{layout} has {layout.boards}; valid: ddp"
+        )
+    select = campaign.board.select
+    named = 1 if isinstance(select, str) else len(select or ())
+    if 0 < named < layout.boards:
+        yield (
+            f"config key 'board.select' names {named} board(s), but the layout {layout} of "
+            f"'{where}.layouts' has {layout.boards}; list as many, or none to take what is there"
+        )
+    if campaign.board.kind == "cpu":
+        yield f"config key '{where}.layouts': {layout} is of several boards, and the CPU is one"
 
 
 def _sharing_problems(where: str, experiment: ExperimentConfig) -> Iterable[str]:

@@ -51,9 +51,10 @@ class BoardConfig(ConfigModel):
     kind: Literal["auto", "cpu", "nvidia"] = Field(
         "auto", description="`auto`: nvidia if NVML answers and torch sees the device, else cpu"
     )
-    select: str | None = Field(
+    select: str | Annotated[tuple[Label, ...], Field(min_length=1)] | None = Field(
         None,
-        description="UUID (or its unique start) or PCI address, where there are several boards",
+        description="UUID (or its unique start) or PCI address, where there are several boards; a "
+        "list for layouts of several boards: 4xfull takes the first four, all others the first",
     )
     mig: Literal["off", "existing", "managed"] = Field(
         "existing",
@@ -312,7 +313,9 @@ class ExperimentConfig(ConfigModel):
     name: Name = Field(description="unique name")
     question: str | None = Field(None, description="what it answers; shown in the report")
     layouts: tuple[Label, ...] = Field(
-        min_length=1, description="e.g. full, 2x1c, 4g+2g+1g; see docs for the grammar"
+        min_length=1,
+        description="e.g. full, 2x1c, 4g+2g+1g; 4xfull: four boards, for `ddp`; see docs for the "
+        "grammar",
     )
     workloads: tuple[Name, ...] = Field((), description="keys of `workloads`, for solo and fill")
     precisions: tuple[Precision, ...] = Field(min_length=1, description="one run each")

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from wattslice.boards.base import Board
+from wattslice.boards.several import members
 from wattslice.config.layout import Layout
 from wattslice.config.models import MeasureConfig
 from wattslice.measure.energy import energy
-from wattslice.measure.meter import Meter
+from wattslice.measure.meters import Meters
 from wattslice.measure.monitors import running_monitors
 from wattslice.measure.steady import cool_down
+from wattslice.measure.sum_of_boards import sum_of_boards
 from wattslice.records.energy import EnergyResult, IdleRecord
 
 
@@ -29,28 +31,20 @@ def measure_idle(
     Raises BoardError when the board is held by another or the layout cannot be made.
     """
     strangers: tuple[str, ...] = ()
-    source = board.power_source()
-    reason = board.capabilities().energy.reason
-    meter = Meter(source, measure.sample_hz, no_source_reason=reason or "no readable power sensor")
+    meters = Meters.of(board, measure.sample_hz)
     with board.lease():
         state = board.ensure(layout)
-        if source is None:
-            result = EnergyResult(window_s=measure.idle_s, reason=meter.start())
+        if not meters.readable:
+            meters.start()
+            result = EnergyResult(window_s=measure.idle_s, reason=meters.reason)
         else:
             cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
             strangers = board.health().foreign_processes
-            with meter:
-                start_s = meter.mark("start")
+            with meters:
+                start_s = meters.mark("start")
                 time.sleep(measure.idle_s)
-                end_s = meter.mark("end")
-            result = energy(
-                meter.samples(),
-                start_s,
-                end_s,
-                meter.record(),
-                simulated=board.identity.simulated,
-                power_limit_w=board.health().power_limit_w.value,
-            )
+                end_s = meters.mark("end")
+            result = _energy(board, meters, start_s, end_s)
             strangers = tuple(dict.fromkeys(strangers + board.health().foreign_processes))
     monitors = running_monitors()
     # A board that somebody works on is not idle, and a mean power that cannot be is none.
@@ -71,3 +65,18 @@ def measure_idle(
         simulated=board.identity.simulated,
         measured_utc=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _energy(board: Board, meters: Meters, start_s: float, end_s: float) -> EnergyResult:
+    found = {}
+    for one in members(board):
+        meter = meters.by_board[one.identity.uuid]
+        found[one.identity.uuid] = energy(
+            meter.samples(),
+            start_s,
+            end_s,
+            meter.record(),
+            simulated=one.identity.simulated,
+            power_limit_w=one.health().power_limit_w.value,
+        )
+    return sum_of_boards(found, found)

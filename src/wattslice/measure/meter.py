@@ -196,6 +196,11 @@ class Meter:
         return self._request(None, timeout_s)
 
     @property
+    def readable(self) -> bool:
+        """Whether there are sensors to read at all."""
+        return self._source is not None
+
+    @property
     def running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 

@@ -51,6 +51,10 @@ class EnergyResult(Record):
         default_factory=dict, description="what uncertainty_j is made of (added in squares)"
     )
     reason: str | None = None
+    boards: dict[str, EnergyResult] = Field(
+        default_factory=dict,
+        description="by UUID, where this is a sum over several boards; empty for one board",
+    )
 
 
 class IdleRecord(Record):

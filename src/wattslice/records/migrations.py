@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-RUN_SCHEMA_VERSION = 2
+RUN_SCHEMA_VERSION = 3
 Content = dict[str, Any]
 
 
@@ -19,7 +19,12 @@ def _from_1(content: Content) -> Content:
     return {**content, "container": container}
 
 
-_STEPS: dict[int, Callable[[Content], Content]] = {1: _from_1}
+def _from_2(content: Content) -> Content:
+    """Version 3 can be of several boards; before, a run was of one."""
+    return {**content, "boards": []}
+
+
+_STEPS: dict[int, Callable[[Content], Content]] = {1: _from_1, 2: _from_2}
 
 
 def migrate_run(content: Mapping[str, Any]) -> Content:

@@ -162,6 +162,15 @@ class MeterRecord(Record):
     reason: str | None = None
 
 
+class BoardMeasurement(Record):
+    """One of the boards that a run used together."""
+
+    identity: BoardIdentity
+    health_before: Health | None
+    health_after: Health | None
+    meter: MeterRecord
+
+
 ActivityMetric = Literal["graphics-activity", "sm-activity", "sm-occupancy", "tensor-activity"]
 # The metric that energy is shared out by: power goes with the share of busy SMs, and graphics
 # activity counts a slice with one busy SM as busy as a full one.
@@ -260,6 +269,11 @@ class RunRecord(Record):
     )
     activities: tuple[ActivityReading, ...] = Field(
         default=(), description="of each slice and of the board, by metric"
+    )
+    boards: tuple[BoardMeasurement, ...] = Field(
+        default=(),
+        description="each board of a run on several; then `board`, `health_…` and `meter` are of "
+        "them all together. Empty: one board",
     )
     raw: tuple[RawFile, ...]
 

@@ -32,13 +32,14 @@ from wattslice.boards.activity import ActivitySource
 from wattslice.boards.base import Board
 from wattslice.boards.discover import board_of
 from wattslice.boards.errors import BoardError, LayoutImpossibleError
+from wattslice.boards.several import common_health, members
 from wattslice.config.layout import Layout
 from wattslice.config.models import BoardConfig, MeasureConfig
 from wattslice.config.spec import RunSpec
 from wattslice.files import sha256_file, write_json
 from wattslice.measure.host import HostLoad, host_workers
-from wattslice.measure.meter import Meter
-from wattslice.measure.raw import write_power
+from wattslice.measure.meters import Meters
+from wattslice.measure.raw import write_power, write_powers
 from wattslice.measure.steady import WarmupDetector, cool_down
 from wattslice.measure.window import check_window
 from wattslice.provenance import environment as environments
@@ -47,6 +48,7 @@ from wattslice.records.board import Health, LayoutState
 from wattslice.records.run import (
     ActivityReading,
     AliasingCheck,
+    BoardMeasurement,
     MemoryPeak,
     RawFile,
     RunRecord,
@@ -72,8 +74,8 @@ class _Attempt:
     """What is known so far about the run in flight."""
 
     layout_state: LayoutState | None = None
-    health_before: Health | None = None
-    health_after: Health | None = None
+    health_before: dict[str, Health] = field(default_factory=dict)  # by board
+    health_after: dict[str, Health] = field(default_factory=dict)
     workers: list[WorkerRecord] = field(default_factory=list)
     rows: dict[str, list[Any]] = field(default_factory=dict)
     torch: dict[str, Any] = field(default_factory=dict)
@@ -113,13 +115,14 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
     """
     started_utc, start_s = _utc(), time.monotonic()
     measure = MeasureConfig.model_validate(spec.measure)
-    board = board_of(BoardConfig.model_validate(spec.board))
+    layout = Layout.parse(spec.layout)
+    board = board_of(BoardConfig.model_validate(spec.board), layout.boards)
     out.mkdir(parents=True, exist_ok=True)
     attempt = _Attempt()
-    meter = _meter(board, measure)
+    meters = Meters.of(board, measure.sample_hz)
     with board.lease():
         try:
-            state = board.ensure(Layout.parse(spec.layout))
+            state = board.ensure(layout)
             if spec.sharing is not None:
                 state = sharing.divided(state, len(spec.assignments))
             attempt.layout_state = state
@@ -129,12 +132,12 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
             attempt.fail("unsupported_layout", str(error))
         else:
             cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
-            attempt.health_before = board.health()
-            _train(spec, measure, board, meter, attempt)
-            attempt.health_after = board.health()
-    write_power(out / "power.parquet", meter.samples(), meter.record())
+            attempt.health_before = _healths(board)
+            _train(spec, measure, board, meters, attempt)
+            attempt.health_after = _healths(board)
+    _write_power(out / "power.parquet", meters)
     _write_steps(out / "steps.parquet", attempt.rows)
-    _judge(attempt, meter)
+    _judge(attempt, meters)
     environment = {**environments.environment(), "torch": attempt.torch}
     record = RunRecord(
         run_id=run_id,
@@ -158,11 +161,12 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
         end_s=time.monotonic(),
         board=board.identity,
         layout_state=attempt.layout_state,
-        health_before=attempt.health_before,
-        health_after=attempt.health_after,
+        health_before=_common(attempt.health_before),
+        health_after=_common(attempt.health_after),
         window=attempt.window,
         workers=tuple(attempt.workers),
-        meter=meter.record(),
+        meter=meters.record(),
+        boards=_boards(board, meters, attempt),
         aliasing=attempt.aliasing,
         activities=attempt.activities,
         raw=tuple(
@@ -174,10 +178,37 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
     return record
 
 
-def _meter(board: Board, measure: MeasureConfig) -> Meter:
-    source = board.power_source()
-    reason = board.capabilities().energy.reason or "the board has no readable power sensor"
-    return Meter(source, measure.sample_hz, no_source_reason=reason)
+def _healths(board: Board) -> dict[str, Health]:
+    return {one.identity.uuid: one.health() for one in members(board)}
+
+
+def _common(healths: dict[str, Health]) -> Health | None:
+    found = list(healths.values())
+    return common_health(found) if len(found) > 1 else next(iter(found), None)
+
+
+def _boards(board: Board, meters: Meters, attempt: _Attempt) -> tuple[BoardMeasurement, ...]:
+    """Each board of a run on several; empty for one."""
+    found = members(board)
+    if len(found) == 1:
+        return ()
+    return tuple(
+        BoardMeasurement(
+            identity=one.identity,
+            health_before=attempt.health_before.get(one.identity.uuid),
+            health_after=attempt.health_after.get(one.identity.uuid),
+            meter=meters.by_board[one.identity.uuid].record(),
+        )
+        for one in found
+    )
+
+
+def _write_power(path: Path, meters: Meters) -> None:
+    boards = meters.samples()
+    if len(boards) == 1:
+        write_power(path, next(iter(boards.values())), meters.record())
+    else:
+        write_powers(path, boards, meters.record())
 
 
 def _utc() -> str:
@@ -225,7 +256,7 @@ def _train(
     spec: RunSpec,
     measure: MeasureConfig,
     board: Board,
-    meter: Meter,
+    meters: Meters,
     attempt: _Attempt,
 ) -> None:
     """Run the workers; under a sharing scheme, with what that needs around them."""
@@ -235,15 +266,15 @@ def _train(
     if spec.parallel == "ddp":
         with tempfile.TemporaryDirectory(prefix="wattslice-ddp-") as folder:
             jobs = _joined(jobs, spec.seed, Path(folder) / "rendezvous")
-            _train_workers(jobs, measure, meter, attempt, activity=activity)
+            _train_workers(jobs, measure, meters, attempt, activity=activity)
         return
     if spec.sharing is None:
-        _train_workers(jobs, measure, meter, attempt, activity=activity)
+        _train_workers(jobs, measure, meters, attempt, activity=activity)
         return
     try:
         with sharing.shared(spec.sharing, board, attempt.layout_state, len(jobs)) as scheme:
             jobs = [(job, {**env, **e}) for (job, env), e in zip(jobs, scheme.env, strict=True)]
-            _train_workers(jobs, measure, meter, attempt, activity=activity, scheme=scheme)
+            _train_workers(jobs, measure, meters, attempt, activity=activity, scheme=scheme)
     except sharing.SharingUnavailableError as error:
         attempt.fail("unsupported_layout", str(error))
 
@@ -251,7 +282,7 @@ def _train(
 def _train_workers(
     jobs: list[tuple[WorkerJob, dict[str, str]]],
     measure: MeasureConfig,
-    meter: Meter,
+    meters: Meters,
     attempt: _Attempt,
     *,
     activity: ActivitySource,
@@ -260,32 +291,32 @@ def _train_workers(
     group: WorkerGroup | None = None
     try:
         group = WorkerGroup(jobs)
-        meter.start()
+        meters.start()
         group.wait("ready", measure.start_timeout_s, "building the model")
         group.command("go")
-        _warm_up(group, measure, meter)
+        _warm_up(group, measure, meters)
         if scheme is not None:
             why_not = scheme.check([worker.process.pid for worker in group.survivors])
             if why_not is not None:
                 attempt.fail("wrong_device", why_not)
                 return
-        attempt.aliasing = _check_aliasing(group, measure, meter)
+        attempt.aliasing = _check_aliasing(group, measure, meters)
         lost = len(group.losses)
         group.command("window")
         group.wait("opened", measure.start_timeout_s, "opening the window")
-        meter.mark("start")
+        meters.mark("start")
         beside = _Beside(activity, _host_load(group))
         beside.begin()
-        _hold_window(group, measure, meter, attempt, beside=beside, lost=lost)
+        _hold_window(group, measure, meters, attempt, beside=beside, lost=lost)
         beside.end()  # before the workers stop: the interval lies inside the window
         attempt.foreign = beside.host.foreign()
         group.command("stop")
         group.wait("done", measure.start_timeout_s, "closing the window")
-        meter.mark("end")
+        meters.mark("end")
     except WorkerFailedError as failure:
         attempt.fail(failure.outcome, str(failure))
     finally:
-        meter.stop()
+        meters.stop()
         attempt.activities = activity.readings()
         if group is not None:
             _account_for_losses(group, measure, attempt)
@@ -310,13 +341,13 @@ def _account_for_losses(group: WorkerGroup, measure: MeasureConfig, attempt: _At
         attempt.fail(group.losses[0].outcome, f"{losses}; {whose}, their data are kept")
 
 
-def _warm_up(group: WorkerGroup, measure: MeasureConfig, meter: Meter) -> None:
+def _warm_up(group: WorkerGroup, measure: MeasureConfig, meters: Meters) -> None:
     """Until every worker's steps are steady and the board's temperature is (each capped)."""
     start_s = time.monotonic()
     temperatures = WarmupDetector(measure.warmup)
     while True:
         group.listen(_LISTEN_S)
-        if (reading := meter.latest_temperature()) is not None:
+        if (reading := meters.latest_temperature()) is not None:
             temperatures.add_temperature(*reading)
         if not group.all_said("warm"):
             continue
@@ -335,17 +366,21 @@ def _host_load(group: WorkerGroup) -> HostLoad:
     )
 
 
-def _check_aliasing(group: WorkerGroup, measure: MeasureConfig, meter: Meter) -> AliasingCheck:
+def _check_aliasing(group: WorkerGroup, measure: MeasureConfig, meters: Meters) -> AliasingCheck:
     """Whether the window has to be longer than was asked for, by the steps of the warm-up."""
     said = (worker.said["warm"].get("step_s") for worker in group.survivors)
     steps = [step_s for step_s in said if step_s is not None]
-    return check_window(meter.samples(), meter.record(), steps, measure.window)
+    found = [
+        check_window(meter.samples(), meter.record(), steps, measure.window)
+        for meter in meters.by_board.values()
+    ]
+    return max(found, key=lambda check: check.window_s)
 
 
 def _hold_window(
     group: WorkerGroup,
     measure: MeasureConfig,
-    meter: Meter,
+    meters: Meters,
     attempt: _Attempt,
     *,
     beside: _Beside,
@@ -362,7 +397,7 @@ def _hold_window(
         now = time.monotonic()
         if len(group.losses) > lost:
             lost = len(group.losses)
-            attempt.window_from_s = opened_s = meter.mark("start")
+            attempt.window_from_s = opened_s = meters.mark("start")
             beside.begin()
         long_enough = now - opened_s >= min_s
         if (long_enough and group.all_said("enough")) or now - opened_s >= measure.window.max_s:
@@ -447,7 +482,7 @@ def _write_steps(path: Path, rows: dict[str, list[Any]]) -> None:
         pq.write_table(pa.table(arrays), temporary, compression="zstd")
 
 
-def _judge(attempt: _Attempt, meter: Meter) -> None:
+def _judge(attempt: _Attempt, meters: Meters) -> None:
     """The outcome of a run by those workers that came through."""
     if attempt.outcome != "ok":
         return
@@ -461,9 +496,9 @@ def _judge(attempt: _Attempt, meter: Meter) -> None:
             attempt.fail("diverged", f"slice {worker.slice.index}: {reason}")
     if attempt.outcome == "ok" and attempt.window is None:
         attempt.fail("error:no-overlap", "the workers' windows do not overlap")
-    if attempt.outcome == "ok" and meter.reason is not None:
+    if attempt.outcome == "ok" and meters.reason is not None:
         partial = f"; {attempt.reason}" if attempt.lost else ""
-        attempt.fail("energy_unavailable", f"{meter.reason}{partial}")
+        attempt.fail("energy_unavailable", f"{meters.reason}{partial}")
 
 
 def _divergence(worker: WorkerRecord) -> str | None:

@@ -13,6 +13,7 @@ SLICES = ["1c", "2c", "1g", "2g", "3g", "4g", "7g", "1g+me", "1g.10gb", "1g.10gb
     ("text", "canonical"),
     [
         ("full", "full"),
+        ("full+full", "2xfull"),
         ("1c+1c", "2x1c"),
         ("1g+2g+4g", "4g+2g+1g"),
         ("3g, 1g, 1g, 2g", "3g+2g+2x1g"),
@@ -24,6 +25,13 @@ SLICES = ["1c", "2c", "1g", "2g", "3g", "4g", "7g", "1g+me", "1g.10gb", "1g.10gb
 )
 def test_a_layout_has_one_spelling(text: str, canonical: str) -> None:
     assert str(Layout.parse(text)) == canonical
+
+
+def test_only_whole_boards_make_a_layout_of_several() -> None:
+    counts = {text: Layout.parse(text).boards for text in ("full", "4xfull", "7x1g", "2x1c")}
+    assert counts == {"full": 1, "4xfull": 4, "7x1g": 1, "2x1c": 1}
+    with pytest.raises(LayoutSyntaxError, match="stands alone, or with its like"):
+        Layout.parse("2xfull+1g")
 
 
 @given(st.lists(st.sampled_from(SLICES), min_size=1, max_size=8))

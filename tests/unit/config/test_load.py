@@ -74,6 +74,22 @@ BAD = {
         {"mixes": {"both": ["alber"]}},
         ["mixes.both", "'alber'", "did you mean 'albert'"],
     ),
+    "several boards for one job": (
+        {"board": {"kind": "nvidia"}, "experiments__0__layouts": ["4xfull"]},
+        ["experiments[0].placements", "solo, fill", "4xfull has 4", "valid: ddp"],
+    ),
+    "fewer boards than the layout has": (
+        {
+            "board": {"kind": "nvidia", "select": ["GPU-a", "GPU-b"]},
+            "experiments__0__layouts": ["full", "4xfull"],
+            "experiments__0__placements": ["ddp"],
+        },
+        ["board.select", "names 2 board(s)", "4xfull", "has 4"],
+    ),
+    "several boards of a CPU": (
+        {"experiments__0__layouts": ["2xfull"], "experiments__0__placements": ["ddp"]},
+        ["experiments[0].layouts", "2xfull", "the CPU is one"],
+    ),
     "name that is no folder": ({"name": "a/b"}, ["name", "'a/b'"]),
 }
 

@@ -1,4 +1,4 @@
-"""Runs through the real launcher on a simulated H100: what it records beside the training."""
+"""Runs through the real launcher on simulated boards: what it records beside the training."""
 
 from __future__ import annotations
 
@@ -120,3 +120,36 @@ def test_the_load_of_others_and_the_steering_variables_are_in_the_workers_record
     assert worker.variables["CUDA_VISIBLE_DEVICES"] == ""
     findings = {f.check for f in run_metrics(solo[1], None).quality.findings}
     assert ("foreign-host-load" in findings) == (share > 0.05)
+
+
+def test_data_parallel_over_two_boards_has_a_meter_each_and_their_sum(tmp_path: Path) -> None:
+    with simulation(["a100-sxm4-80gb", "a100-sxm4-80gb"]) as boards:
+        record = _execute(boards, _run("2xfull", "ddp"), tmp_path)
+    assert record.outcome == "ok", record.reason
+    uuids = [board.identity.uuid for board in record.boards]
+    assert len(set(uuids)) == 2
+    assert record.board is not None
+    assert record.board.uuid == "+".join(uuids)
+    assert [worker.slice.uuid for worker in record.workers] == uuids
+    assert [(w.data_parallel or {}).get("rank") for w in record.workers] == [0, 1]
+    assert all(board.meter.samples > 50 and board.meter.reason is None for board in record.boards)
+    assert record.meter.samples == sum(board.meter.samples for board in record.boards)
+    assert all(board.health_after is not None for board in record.boards)
+    assert [r.slice_index for r in record.activities] == [0, 1]
+
+    metrics = run_metrics(tmp_path, None)
+    energy = metrics.energy
+    assert energy is not None
+    assert energy.gross_j is not None
+    assert list(energy.boards) == uuids
+    parts = [part.gross_j for part in energy.boards.values()]
+    assert energy.gross_j == pytest.approx(sum(part for part in parts if part is not None))
+    assert all(part is not None and part > 0.4 * energy.gross_j for part in parts)
+    samples = [worker.samples.value for worker in metrics.workers]
+    assert metrics.samples.value == pytest.approx(sum(s for s in samples if s is not None))
+
+
+def test_data_parallel_over_mig_instances_is_refused(h100: Simulation, tmp_path: Path) -> None:
+    record = _execute(h100, _run("2x3g", "ddp"), tmp_path)
+    assert record.outcome == "unsupported_layout"
+    assert "data parallel over MIG instances (3g.40gb, 3g.40gb)" in str(record.reason)

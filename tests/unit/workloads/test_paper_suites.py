@@ -91,6 +91,10 @@ def test_the_suites_ask_for_what_the_papers_compare() -> None:
     assert {run.precision for run in b} == {"fp32", "fp32-default", "tf32", "bf16"}
     six = campaign("paper-b").experiments[0]
     assert len(six.workloads) == 6
+    four = load_files([SUITES["paper-b"], Path("config/papers/paper-b-four-gpus.yaml")])
+    sides = {(run.layout, run.spec.parallel, len(run.spec.assignments)) for run in expand(four)}
+    assert sides == {("full", None, 1), ("4xfull", "ddp", 4)}
+    assert {e.workloads for e in four.experiments} == {six.workloads}
 
 
 # Smaller siblings: the same family, task and options at a size that trains in a second.

@@ -38,6 +38,9 @@ def divide(layout: Layout, cores: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
     Raises LayoutImpossibleError when the slices are not core counts or need too many cores.
     """
+    if layout.boards > 1:
+        why = f"it is of {layout.boards} boards, and the host CPU is one"
+        raise LayoutImpossibleError(str(layout), why, ["full"])
     sizes: list[int] = []
     for name in layout.slices:
         if name == "full":
@@ -62,6 +65,17 @@ def divide(layout: Layout, cores: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     return tuple(
         tuple(cores[start : start + size]) for start, size in zip(starts, sizes, strict=True)
     )
+
+
+def fair_share(cores: Sequence[int], index: int, count: int) -> tuple[int, ...]:
+    """A fair share of the cores, disjoint where there are enough."""
+    if count <= 1:
+        return tuple(cores)
+    if len(cores) < count:
+        return (cores[index % len(cores)],)
+    size, extra = divmod(len(cores), count)
+    begin = index * size + min(index, extra)
+    return tuple(cores[begin : begin + size + (index < extra)])
 
 
 def nearest(slices: int, cores: int) -> tuple[str, ...]:

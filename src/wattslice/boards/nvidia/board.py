@@ -12,6 +12,7 @@ from typing import Literal
 
 from wattslice.boards.activity import ActivitySource
 from wattslice.boards.base import MigPolicy, PowerSource, WorkerPlacement
+from wattslice.boards.cpu.cores import fair_share
 from wattslice.boards.errors import BoardError, BoardNotFoundError
 from wattslice.boards.lease import board_lease
 from wattslice.boards.nvidia import holders, nvml
@@ -252,7 +253,7 @@ class NvidiaBoard:
             raise BoardError(f"slice {slice_.index} ({slice_.profile}) has no UUID: not created?")
         count = len(self.slices())
         cores = sorted(os.sched_getaffinity(0))
-        share = _core_share(cores, slice_.index, count)
+        share = fair_share(cores, slice_.index, count)
         if self._identity.simulated:
             return WorkerPlacement(
                 device="cpu",
@@ -386,17 +387,6 @@ def _power_limit(device: nvml.Device) -> Quantity:
         return limit
     field = nvml.quantity(lambda: nvml.field_value(device, nvml.FIELD_POWER_LIMIT) / 1000.0)
     return field if field.value is not None else limit
-
-
-def _core_share(cores: list[int], index: int, count: int) -> tuple[int, ...]:
-    """A fair share of the cores, disjoint where there are enough."""
-    if count <= 1:
-        return tuple(cores)
-    if len(cores) < count:
-        return (cores[index % len(cores)],)
-    size, extra = divmod(len(cores), count)
-    begin = index * size + min(index, extra)
-    return tuple(cores[begin : begin + size + (index < extra)])
 
 
 def _family(pid: int, proc: Path = Path("/proc")) -> frozenset[int]:

@@ -220,11 +220,11 @@ def test_a_real_board_is_addressed_by_the_uuid_of_the_slice(sim):
 
 
 def test_shares_of_cores_are_fair_disjoint_and_never_empty():
-    from wattslice.boards.nvidia.board import _core_share
+    from wattslice.boards.cpu.cores import fair_share
 
     for count in range(1, 9):
         for cores in ([0], [0, 1], list(range(7)), list(range(16))):
-            shares = [_core_share(cores, i, count) for i in range(count)]
+            shares = [fair_share(cores, i, count) for i in range(count)]
             assert all(shares)
             if len(cores) >= count:
                 assert sorted(c for s in shares for c in s) == cores

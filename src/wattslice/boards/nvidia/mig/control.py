@@ -111,6 +111,9 @@ class MigController:
         """
         if layout.slices == (_FULL,):
             return None
+        if layout.boards > 1:
+            why = f"it is of {layout.boards} boards, and this is one"
+            raise LayoutImpossibleError(str(layout), why, [_FULL])
         if reading.mig_on is None:
             raise LayoutImpossibleError(str(layout), "the board has no MIG", [_FULL])
         if not reading.geometry.profiles:
