@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from wattslice import strict_yaml
 from wattslice.analysis.expressions import (
     Comparison,
     Expression,
@@ -238,7 +239,7 @@ class ClaimFile(_Model):
 def read_claims(path: Path) -> ClaimFile:
     """Read one file of claims. Raises ClaimFileError with every fault in it."""
     try:
-        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content: Any = strict_yaml.load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as fault:
         raise ClaimFileError(f"{path}: there is no such file of claims") from fault
     except yaml.YAMLError as fault:

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from wattslice import strict_yaml
 from wattslice.config.errors import ConfigError, did_you_mean, explain
 from wattslice.config.layout import Layout, LayoutSyntaxError
 from wattslice.config.models import (
@@ -26,38 +27,12 @@ _KINDS = ("solo", "fill", "ddp")
 _IMAGES = DigitsData | SyntheticImages | ImageFolderData | CifarData
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """YAML loader that refuses a key given twice (PyYAML keeps the last one silently)."""
-
-
-def _unique_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    # Before a merge key (<<) is resolved: a key may replace one that is merged in.
-    own = (key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge")
-    counts = Counter(loader.construct_object(key) for key in own)
-    loader.flatten_mapping(node)
-    twice = [str(key) for key, n in counts.items() if n > 1]
-    if twice:
-        line = node.start_mark.line + 1
-        raise ConfigError(
-            [
-                f"{node.start_mark.name}: key {key!r} is given twice (mapping at line {line})"
-                for key in twice
-            ]
-        )
-    return {
-        loader.construct_object(key, deep=True): loader.construct_object(value, deep=True)
-        for key, value in node.value
-    }
-
-
-_StrictLoader.add_constructor("tag:yaml.org,2002:map", _unique_mapping)
-
-
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read one config file. Raises ConfigError for bad YAML and for duplicated keys."""
     try:
-        with path.open(encoding="utf-8") as handle:
-            loaded = yaml.load(handle, Loader=_StrictLoader)
+        loaded = strict_yaml.load(path.read_text(encoding="utf-8"))
+    except strict_yaml.DuplicateKeyError as error:
+        raise ConfigError([f"{path}: {error}"]) from error
     except yaml.YAMLError as error:
         raise ConfigError([f"{path} is not YAML: {error}"]) from error
     if not isinstance(loaded, dict):

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import yaml
 
+from wattslice import strict_yaml
 from wattslice.boards.errors import BoardError
 from wattslice.boards.nvidia.mig.profiles import ProfileName, ProfileNameError
 from wattslice.config.layout import Layout
@@ -70,22 +71,6 @@ class PartedFile:
         return layouts[0] if layouts else None
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML that refuses a key given twice, which plain YAML silently lets win."""
-
-
-def _mapping(loader: _UniqueKeys, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-    keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
-    for key, count in Counter(map(str, keys)).items():
-        if count > 1:
-            line = node.start_mark.line + 1
-            raise PartedError(f"line {line}: the key {key!r} is given {count} times")
-    return yaml.SafeLoader.construct_mapping(loader, node, deep)
-
-
-_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-
-
 def load(path: Path) -> PartedFile:
     """Read a file. Raises PartedError."""
     try:
@@ -101,7 +86,9 @@ def load(path: Path) -> PartedFile:
 def parse(text: str) -> PartedFile:
     """Read a file's text. Unknown keys are errors, as in mig-parted itself."""
     try:
-        data = yaml.load(text, Loader=_UniqueKeys)
+        data = strict_yaml.load(text)
+    except strict_yaml.DuplicateKeyError as error:
+        raise PartedError(str(error)) from error
     except yaml.YAMLError as error:
         raise PartedError(f"not YAML: {error}") from error
     top = _keys(data, "the file", _TOP, _TOP)
