@@ -20,6 +20,7 @@ if MEASURES:
     include: "workflow/rules/inventory.smk"
     include: "workflow/rules/partition.smk"
     include: "workflow/rules/train.smk"
+    include: "workflow/rules/validate.smk"
 
 else:
 
@@ -29,7 +30,6 @@ else:
 include: "workflow/rules/metrics.smk"
 include: "workflow/rules/aggregate.smk"
 include: "workflow/rules/report.smk"
-include: "workflow/rules/validate.smk"
 include: "workflow/rules/provenance.smk"
 
 

@@ -1,4 +1,4 @@
-"""Mixes, baselines and the planner's validation: on two cores, and on a simulated A100."""
+"""Mixes and their baselines: on two cores, and on a simulated A100."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from wattslice.planner.gains import GainTable
-from wattslice.planner.records import Plan
-from wattslice.planner.validation import Validation
+from wattslice.analysis.ratios import Ratio, read_ratios
 from wattslice.records.metrics import RunMetrics
 from wattslice.records.run import RunRecord
 from wattslice.simulation.session import simulation
@@ -31,15 +29,7 @@ ONE = {"precisions": ["fp32"], "repeats": 1}
 MIXED = {
     **TINY,
     "mixes": {"pair": ["cnn", "distilbert"]},
-    "plan": {"jobs": ["cnn", "distilbert"], "random": 1},
     "experiments": [
-        {
-            **ONE,
-            "name": "solo",
-            "layouts": ["full", "2x1c"],
-            "workloads": ["cnn", "distilbert"],
-            "placements": ["solo"],
-        },
         {**ONE, "name": "divided", "layouts": ["2x1c"], "placements": ["pair"]},
         {
             **ONE,
@@ -57,16 +47,15 @@ def _metrics(clone: Clone, run_id: str) -> RunMetrics:
     return RunMetrics.model_validate_json(path.read_bytes())
 
 
-def test_mixes_and_baselines_on_two_cores_and_the_plan_made_of_them(tmp_path: Path) -> None:
+def test_mixes_and_baselines_on_two_cores_conserve_work_and_energy(tmp_path: Path) -> None:
     clone = make_clone(tmp_path / "clone")
     clone.configure(MIXED)
-    clone.snakemake("validate", "mix_gains", check=True)
+    clone.snakemake("analyse", check=True)
     runs = pd.read_parquet(clone.results / "tables" / "runs.parquet").set_index("run_id")
     solo = ["full/cnn.solo/fp32/rep1", "full/distilbert.solo/fp32/rep1"]  # sequential, too
     mix, shared = "2x1c/mix.pair/fp32/rep1", "full/mix.pair.time-slice/fp32/rep1"
     mps = "full/mix.pair.mps/fp32/rep1"
-    assert {*solo, mix, shared, mps} < set(runs.index)
-    assert len(runs) == 2 + 2 + 3
+    assert set(runs.index) == {*solo, mix, shared, mps}
     assert runs.loc[mps, "outcome"] == "unsupported_layout"
     assert "needs an NVIDIA board" in runs.loc[mps, "reason"]
     for run_id in (mix, shared):
@@ -85,39 +74,22 @@ def test_mixes_and_baselines_on_two_cores_and_the_plan_made_of_them(tmp_path: Pa
     cores = {tuple(worker["affinity"]) for worker in record["workers"]}
     assert len(cores) == 1  # every worker on all cores
 
-    path = clone.results / "analysis" / "validation.json"
-    found = Validation.model_validate_json(path.read_bytes())
-    assert found.modelled
-    assert {run.role for run in found.runs} == {"best"}  # 2x1c in one of two equal ways
-    assert {figure.name for run in found.runs for figure in run.figures} == {
-        "throughput",
-        "progress",
-        "mean_power",
-    }
-    assert [each.n for each in found.summary] == [2, 1, 1]  # how large is up to the machine
-    assert clone.planned("validate") == {}
+    gains = _gains(clone, "2x1c")
+    over = {ratio.denominator for ratio in gains}
+    assert over == {"sequential on full", "time-slice on full", "mps on full"}
+    for ratio in gains:
+        had = ratio.denominator != "mps on full"
+        assert (ratio.value is not None) == had, ratio.reason
+        assert ratio.modelled == (ratio.kind == "mix_energy")
+    rate = slices.set_index(["run_id", "workload"])["throughput_samples_s"]
+    parts = [rate[mix, run_id.split("/")[1][:-5]] / rate[run_id].iloc[0] for run_id in solo]
+    progress = next(r for r in gains if r.name.endswith("fp32/over sequential on full"))
+    assert progress.value == pytest.approx(sum(parts), rel=1e-9)
 
-    gains = GainTable.model_validate_json(
-        (clone.results / "analysis" / "mix-gains.json").read_bytes()
-    )
-    by_base = {gain.base: gain for gain in gains.gains}
-    assert set(by_base) == {"sequential on full", "time-slice on full"}
-    assert all(gain.throughput_gain is not None for gain in gains.gains)
-    assert all(gain.energy_saved is not None and gain.modelled for gain in gains.gains)
 
-    python = clone.command()[0].replace("snakemake", "python")
-    plan = [python, "-m", "wattslice", "plan", "--table", "results/tiny", "--board", "cpu:2"]
-    done = subprocess.run(
-        [*plan, "--job", "cnn", "--job", "distilbert", "--json"],
-        cwd=clone.folder,
-        env={**clone.environment(), "PYTHONPATH": "src"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    answer = Plan.model_validate_json(done.stdout)
-    assert answer.proposals[0].layout == "2x1c"
-    assert answer.modelled
+def _gains(clone: Clone, layout: str) -> list[Ratio]:
+    table = read_ratios(clone.results / "analysis")
+    return [r for r in table.ratios if r.kind.startswith("mix_") and r.layout == layout]
 
 
 LAYOUTS_OF_PAPER_A = {

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from wattslice.planner.records import Validation
 from wattslice.simulation.control import Control
 from wattslice.simulation.session import Simulation, simulation
 from workflow.conftest import TINY, Clone, make_clone
@@ -37,6 +38,7 @@ MANAGED = {
             "repeats": 2,
         }
     ],
+    "plan": {"jobs": ["distilbert", "distilbert"], "random": 1},
 }
 
 
@@ -90,7 +92,7 @@ def _slices(boards: Any) -> Any:
     return [(board.get("mig_mode"), board["slices"]) for board in boards]
 
 
-def test_a_managed_campaign_partitions_once_a_layout_and_restores_the_board(
+def test_a_managed_campaign_partitions_once_a_layout_validates_and_restores_the_board(
     simulated: SimulatedClone,
 ) -> None:
     simulated.make("3g+2g")
@@ -122,6 +124,24 @@ def test_a_managed_campaign_partitions_once_a_layout_and_restores_the_board(
         "1g.10gb",
     ]
     assert record["board"]["simulated"] is True
+    _validates(simulated)
+    assert _slices(simulated.boards()) == _slices(before)
+
+
+def _validates(simulated: SimulatedClone) -> None:
+    """The planner's best layout and one more are run; the report would show it next."""
+    simulated.snakemake("validate", check=True)
+    path = simulated.results / "analysis" / "validation.json"
+    found = Validation.model_validate_json(path.read_bytes())
+    assert [run.role for run in found.runs] == ["best", "random"]
+    assert len({run.layout for run in found.runs}) == 2
+    assert {run.outcome for run in found.runs} == {"ok"}
+    assert found.simulated
+    assert (found.reference, found.jobs) == ("full", ("distilbert", "distilbert"))
+    # Two jobs, and progress, energy and power of each run; how far off is up to the machine.
+    assert [each.n for each in found.summary] == [4, 2, 2, 2]
+    assert simulated.planned("validate") == {}
+    assert set(simulated.planned()) == {"figures", "report", "crate", "manifest"}
 
 
 def test_after_kill_9_the_target_restore_puts_the_board_back(simulated: SimulatedClone) -> None:

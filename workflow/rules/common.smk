@@ -62,7 +62,6 @@ localrules:
     aggregate,
     analyse,
     claims,
-    mix_gains,
     figures,
     report,
 
@@ -126,6 +125,12 @@ def claims_digests(wildcards):
 
 def every_run(name):
     return [f"{RESULTS}/runs/{run.run_id}/{name}" for run in CAMPAIGN.runs]
+
+
+def validation(wildcards):
+    """The planner's check where it was made: the report shows it, but does not ask for it."""
+    path = Path(f"{RESULTS}/analysis/validation.json")
+    return [str(path)] if path.is_file() else []
 
 
 def report_figure(figure):

@@ -3,6 +3,7 @@ rule figures:
         campaign="<campaign>/campaign.json",
         cells="<campaign>/tables/cells.parquet",
         ratios="<campaign>/analysis/ratios.json",
+        validation=validation,
         power=every_run("power.parquet"),
     output:
         *report_figures(),
@@ -33,6 +34,7 @@ rule report:
             "summary.parquet",
         ),
         ratios="<campaign>/analysis/ratios.json",
+        validation=validation,
         claims="<campaign>/analysis/claims.json",
         figures=rules.figures.output,
     output:

@@ -21,23 +21,3 @@ rule validate:
         exec python ${{WATTSLICE_SCRIPTS}}/validate.py --campaign {input.campaign:q} \
             --train-code {params.train_code} --out {output:q} 2>{log:q}
         """
-
-
-# Mixes against sequence, time slicing and MPS; `snakemake mix_gains` writes it.
-rule mix_gains:
-    input:
-        campaign="<campaign>/campaign.json",
-        tables=multiext("<campaign>/tables/", "runs.parquet", "slices.parquet"),
-    output:
-        "<campaign>/analysis/mix-gains.json",
-    log:
-        "<campaign>/logs/mix_gains.log",
-    conda:
-        "../../envs/wattslice.yaml"
-    params:
-        code=script_code("mix_gains.py"),
-    shell:
-        r"""
-        python ${{WATTSLICE_SCRIPTS}}/mix_gains.py --campaign {input.campaign:q} \
-            --out {output:q} 2>{log:q}
-        """

@@ -1,153 +1,29 @@
-"""Run the layout that is predicted best and some others; write predicted against measured.
-
-The runs lie in results/<campaign>/validation/. One that is there already is kept while its spec
-and the measuring code are the same.
-"""
+"""Run the layout that is predicted best and some others; write predicted against measured."""
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 
-from wattslice.analysis.metrics import run_metrics
-from wattslice.boards.base import Board
-from wattslice.boards.discover import board_of
 from wattslice.boards.errors import BoardError
-from wattslice.config.expand import definition, spec_measure
-from wattslice.config.models import CampaignConfig
-from wattslice.config.spec import Assignment, RunSpec
+from wattslice.config.load import load_campaign
 from wattslice.files import write_json
-from wattslice.planner.boards import BoardModel, cpu_board, geometry_board, present_board
-from wattslice.planner.errors import InfeasibleError, PlannerError
-from wattslice.planner.predict import Job
-from wattslice.planner.search import Candidate, Options
-from wattslice.planner.table import Table, read_campaign
-from wattslice.planner.validation import (
-    Validation,
-    best_is_best,
-    choose,
-    compare,
-    members,
-    summarise,
-)
+from wattslice.planner.errors import PlannerError
+from wattslice.planner.trial import validate
 
-
-def model_of(board: Board, config: CampaignConfig, table: Table) -> BoardModel:
-    """The layouts that the campaign may make on the board."""
-    limit = table.power_limit_w
-    if board.identity.kind == "cpu":
-        profiles = board.capabilities().profiles
-        cores = max(profile.compute_slices for profile in profiles)
-        return cpu_board(cores, table.slices, limit)
-    if config.board.mig != "managed":
-        return present_board(board.identity.name, (s.name for s in board.slices()), limit)
-    from wattslice.boards.nvidia.board import NvidiaBoard
-
-    assert isinstance(board, NvidiaBoard)
-    return geometry_board(board.identity.name, board.geometry(), table.slices, limit)
-
-
-def spec_of(config: CampaignConfig, candidate: Candidate, jobs: list[Job], repeat: int) -> RunSpec:
-    mix = members(candidate, jobs)
-    precision = config.plan.precision or config.experiments[0].precisions[0]
-    return RunSpec(
-        board=config.board.model_dump(mode="json"),
-        layout=str(candidate.layout),
-        assignments=tuple(
-            Assignment(slice_index=i, workload=w, definition=definition(config, w))
-            for i, w in enumerate(mix)
-            if w is not None
-        ),
-        precision=precision,
-        repeat=repeat,
-        seed=config.seed + 1000 * repeat,
-        measure=spec_measure(config),
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--campaign", type=Path, required=True, help="campaign.json")
+parser.add_argument("--train-code", required=True, help="digest of the measuring code")
+parser.add_argument("--out", type=Path, required=True)
+arguments = parser.parse_args()
+config = load_campaign(json.loads(arguments.campaign.read_text(encoding="utf-8"))["config"])
+try:
+    found = validate(config, arguments.campaign.parent, arguments.train_code)
+except (PlannerError, BoardError) as error:
+    sys.exit(f"validate: {error}")
+write_json(arguments.out, found.model_dump(mode="json"))
+for each in found.summary:
+    print(
+        f"{each.name}: predicted against measured, median error {each.median_error:+.1%}, "
+        f"largest {each.largest_abs_error:.1%}, n={each.n}"
     )
-
-
-def make(spec: RunSpec, code: str, campaign: str, run_id: str, folder: Path) -> None:
-    """Make the run unless it is there."""
-    record = folder / "run.json"
-    if record.is_file():
-        old = json.loads(record.read_text(encoding="utf-8"))
-        if (old["spec_digest"], old["code_digest"]) == (spec.digest(), code):
-            return
-    command = [sys.executable, "-m", "wattslice.train", "--spec", spec.canonical()]
-    command += ["--code", code, "--campaign", campaign, "--run", run_id, "--record", str(record)]
-    done = subprocess.run(command, check=False)
-    if done.returncode:
-        sys.exit(f"{run_id}: the run failed with exit code {done.returncode}")
-
-
-def validate(config: CampaignConfig, folder: Path, code: str) -> Validation:
-    precision = config.plan.precision or config.experiments[0].precisions[0]
-    table = read_campaign(folder, precision, config.report.confidence)
-    board = board_of(config.board)
-    model = model_of(board, config, table)
-    table = table.renamed(model.aliases)
-    names = list(config.plan.jobs) or table.workloads[: model.most_slices]
-    jobs = [Job(f"{name}#{number}", name) for number, name in enumerate(names, start=1)]
-    options = Options(table, jobs, model.memory_mib, table.power_limit_w)
-    reference = table.reference(names)
-    if reference is None:
-        raise InfeasibleError(
-            [f"neither full nor 7g was measured for all of {', '.join(names)}"],
-            ["add an experiment of layouts [full] with placements [solo]"],
-        )
-    chosen = choose(
-        options,
-        model,
-        reference,
-        config.plan.objective,
-        count=config.plan.random,
-        seed=config.seed,
-    )
-    runs = []
-    for number, (role, candidate) in enumerate(chosen):
-        for repeat in range(1, config.plan.repeats + 1):
-            label = f"mix.validate-{number}"
-            run_id = f"{candidate.layout}/{label}/{precision}/rep{repeat}"
-            out = folder / "validation" / run_id
-            make(spec_of(config, candidate, jobs, repeat), code, config.name, run_id, out)
-            metrics = run_metrics(out, None)
-            runs.append(compare(table, options, candidate, reference, role=role, metrics=metrics))
-    return Validation(
-        campaign=config.name,
-        objective=config.plan.objective,
-        precision=precision,
-        jobs=tuple(names),
-        board=model.name,
-        layouts_possible=sum(len(layout.slices) > 1 for layout in model.layouts),
-        runs=tuple(runs),
-        summary=summarise(runs),
-        best_is_best=best_is_best(runs, config.plan.objective),
-        simulated=table.simulated,
-        modelled=table.modelled,
-        notes=tuple(table.notes),
-    )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--campaign", type=Path, required=True, help="campaign.json")
-    parser.add_argument("--train-code", required=True, help="digest of the measuring code")
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    content = json.loads(arguments.campaign.read_text(encoding="utf-8"))
-    config = CampaignConfig.model_validate(content["config"])
-    try:
-        found = validate(config, arguments.campaign.parent, arguments.train_code)
-    except (PlannerError, BoardError) as error:
-        sys.exit(f"validate: {error}")
-    write_json(arguments.out, found.model_dump(mode="json"))
-    for each in found.summary:
-        print(
-            f"{each.name}: predicted against measured, median error {each.median_error:+.1%}, "
-            f"largest {each.largest_abs_error:.1%}, n={each.n}"
-        )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

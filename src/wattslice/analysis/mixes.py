@@ -15,11 +15,18 @@ samples per joule with workload i alone. Divided by the length of the window:
 Progress above 1 is work done faster than by the base. It holds for unlike workloads, whose samples
 do not add up; with one workload it is the plain ratio of throughputs. Both sides are of one block
 (one repeat on one board) and of one precision. Energy is the board's, so nothing is attributed.
+
+A baseline that runs the same jobs at once without slices (time slicing, MPS) is taken against the
+same sequential base, and the two are divided:
+
+    progress      p / p_shared              energy_ratio   energy_ratio / energy_ratio_shared
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 BASES = ("full", "7g")
@@ -27,6 +34,26 @@ MIX_FIGURES = ("progress", "energy_ratio", "power_ratio", "saving", "gain", "tim
 ENERGY_MIX_FIGURES = frozenset({"energy_ratio", "power_ratio", "saving"})
 
 Row = Mapping[str, Any]
+_LABEL = re.compile(
+    r"mix\.(?P<name>[^.]+)(?:\.(?P<part>\d+of\d+))?(?:\.(?P<scheme>(?:time-slice|mps).*))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MixLabel:
+    """What a placement label says of a mix: its name, which part of a job list, and the scheme."""
+
+    name: str
+    part: str | None  # e.g. 1of2, where a layout has too few slices for the whole list
+    scheme: str  # partition, time-slice, mps, mps-50-50
+
+    @classmethod
+    def parse(cls, placement: str) -> MixLabel | None:
+        """None for what is no mix: solo, fill, ddp."""
+        match = _LABEL.fullmatch(placement)
+        if match is None:
+            return None
+        return cls(match["name"], match["part"], match["scheme"] or "partition")
 
 
 def mix_rows(cells: Sequence[Row]) -> list[dict[str, Any]]:
@@ -80,6 +107,7 @@ def _row(
         "board_kind": first["board_kind"],
         "board_uuid": first["board_uuid"],
         "base": base,
+        "baseline": f"sequential on {base}",
         "workload": names[0] if len(names) == 1 else None,
         "workloads": "+".join(names),
         "mode": modes.pop() if len(modes) == 1 else "several",
@@ -131,3 +159,65 @@ def _energy(pairs: Sequence[tuple[Row, Row | None]], base: str) -> tuple[float |
             return None, f"{base}: {why or 'no energy'}"
         base_w += cell["throughput_samples_s"] / other["samples_per_j"]
     return power_w / base_w, None
+
+
+# --- against the same jobs at once, without slices -----------------------------------------------
+
+
+def shared_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """A row per mix on slices and per baseline that ran the same jobs at once on one slice.
+
+    `rows` are those of `mix_rows`. A part of a job list is not the work of the whole list: its
+    row has no figures but the reason.
+    """
+    ours: dict[str, list[Row]] = {}
+    theirs: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    for row in rows:
+        label = MixLabel.parse(str(row["placement"]))
+        if label is None:
+            continue
+        if label.scheme == "partition":
+            ours.setdefault(str(row["run_id"]), []).append(row)
+        else:
+            baseline = f"{label.scheme} on {row['layout']}"
+            of_mix = theirs.setdefault((label.name, str(row["precision"])), {})
+            of_mix.setdefault(baseline, []).append(row)
+    return [row for members in ours.values() for row in _against_shared(members, theirs)]
+
+
+def _against_shared(
+    members: Sequence[Row], theirs: Mapping[tuple[str, str], Mapping[str, Sequence[Row]]]
+) -> Iterator[dict[str, Any]]:
+    """One run (a row per sequential base) against each shared baseline of its mix."""
+    first = members[0]
+    label = MixLabel.parse(str(first["placement"]))
+    assert label is not None
+    for baseline, shared in theirs.get((label.name, str(first["precision"])), {}).items():
+        if label.part is not None:
+            yield _divided(first, None, baseline, f"{baseline}: all jobs at once, not this part")
+            continue
+        blocks = {(row["base"], row["repeat"], row["board_uuid"]): row for row in shared}
+        pairs = [
+            (row, blocks.get((row["base"], row["repeat"], row["board_uuid"]))) for row in members
+        ]
+        # Any sequential base will do as the common measure; one that both sides have is taken.
+        row, other = next(
+            (pair for pair in pairs if pair[0]["progress"] and pair[1] and pair[1]["progress"]),
+            pairs[0],
+        )
+        yield _divided(row, other, baseline, f"{baseline}: no run in the same repeat")
+
+
+def _divided(row: Row, other: Row | None, baseline: str, missing: str) -> dict[str, Any]:
+    divided: dict[str, Any] = {**row, "baseline": baseline, **dict.fromkeys(MIX_FIGURES)}
+    divided["base_runs"] = () if other is None else (str(other["run_id"]),)
+    for flag in ("simulated", "modelled"):
+        divided[flag] = bool(row[flag]) or (other is not None and bool(other[flag]))
+    for name in ("progress", "energy_ratio"):
+        ours, theirs = row[name], None if other is None else other[name]
+        if ours and theirs:
+            divided[name], divided[f"{name}_reason"] = ours / theirs, None
+            continue
+        reasons = [row[f"{name}_reason"], missing if other is None else other[f"{name}_reason"]]
+        divided[f"{name}_reason"] = "; ".join(str(reason) for reason in reasons if reason)
+    return divided

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from wattslice.analysis.frames import read_tables
-from wattslice.analysis.mixes import mix_rows
+from wattslice.analysis.mixes import mix_rows, shared_rows
 from wattslice.analysis.statistics import (
     Estimate,
     arithmetic_mean,
@@ -38,15 +38,19 @@ KINDS: dict[str, str] = {
     "precision_memory": "peak memory of a precision over that of the base precision",
     "precision_speedup_geomean": "geometric mean of the speed-ups of all workloads, by block",
     "precision_speedup_mean": "arithmetic mean of the speed-ups of all workloads, by block",
-    "partition_throughput": "all slices filled, together, over the whole board",
-    "partition_energy_per_sample": "board energy per sample, all slices filled over whole board",
-    "mix_progress": "work of all busy slices over the same jobs one by one on the base",
-    "mix_energy": "board energy of all busy slices over that of the same jobs on the base",
+    "partition_throughput": "all slices filled, together, over the board as one",
+    "partition_energy_per_sample": "board energy per sample, all slices filled over board as one",
+    "mix_progress": "work per time of jobs at once over that of the same jobs on the baseline",
+    "mix_energy": "board energy of jobs at once over that of the same work on the baseline",
     "workload_time": "time per sample of one workload over that of another on the same slice",
     "workload_memory": "peak memory of one workload over that of another on the same slice",
 }
 ENERGY_KINDS = frozenset({"precision_energy_gain", "partition_energy_per_sample", "mix_energy"})
-_MIX_FIGURES = {"mix_progress": "progress", "mix_energy": "energy_ratio"}
+# By figure of `mix_rows`: the kind for a mix, and that for one workload on every slice.
+_MIX_KINDS = {
+    "progress": ("mix_progress", "partition_throughput"),
+    "energy_ratio": ("mix_energy", "partition_energy_per_sample"),
+}
 
 
 class Pair(Record):
@@ -315,51 +319,58 @@ def partition_ratios(cells: Rows, confidence: float) -> list[Ratio]:
 
 
 def mix_ratios(cells: Rows, confidence: float) -> list[Ratio]:
-    """Busy layouts over the same jobs one by one on the base; see `wattslice.analysis.mixes`.
+    """Jobs at once over the same jobs on each named baseline; see `wattslice.analysis.mixes`.
 
-    A fill over `full` is in `partition_ratios` already and is left out here.
+    A fill over `full` is in `partition_ratios`; over `7g` it is of the same kinds, and given here.
     """
-    rows = [row for row in mix_rows(cells) if row["kind"] == "mix" or row["base"] != "full"]
-    ratios = []
-    for (layout, placement, precision, base), group in _groups(
-        rows, ["layout", "placement", "precision", "base"]
-    ):
-        for kind, figure in _MIX_FIGURES.items():
-            blocks = {
-                (int(row["repeat"]), str(row["board_uuid"] or "")): row
-                for row in group
-                if row[figure] is not None
-            }
-            result = estimate([row[figure] for _, row in sorted(blocks.items())], confidence)
-            reasons = sorted({str(row[f"{figure}_reason"]) for row in group} - {"None"})
-            energy = kind in ENERGY_KINDS
-            ratios.append(
-                Ratio(
-                    name=f"{kind}/{layout}/{placement}/{precision}/over {base}",
-                    kind=kind,
-                    figure=figure,
-                    workload=group[0]["workload"],
-                    layout=layout,
-                    placement=placement,
-                    precision=precision,
-                    numerator=str(group[0]["workloads"]),
-                    denominator=base,
-                    modelled=energy and any(row["modelled"] for row in group),
-                    simulated=any(row["simulated"] for row in group),
-                    energy_scope=group[0]["energy_scope"] if energy else None,
-                    pairs=tuple(
-                        Pair(
-                            block=f"rep{block[0]}" + (f" {block[1]}" if block[1] else ""),
-                            numerator_run=str(row["run_id"]),
-                            denominator_run=" + ".join(row["base_runs"]),
-                            value=float(row[figure]),
-                        )
-                        for block, row in sorted(blocks.items())
-                    ),
-                    **_numbers(result, reasons),
-                )
+    sequential = mix_rows(cells)
+    rows = [row for row in sequential if row["kind"] == "mix" or row["base"] != "full"]
+    rows += shared_rows(sequential)
+    groups = _groups(rows, ["layout", "placement", "precision", "baseline"])
+    return [
+        _mix_ratio(kinds[group[0]["kind"] == "fill"], figure, group, confidence)
+        for _, group in groups
+        for figure, kinds in _MIX_KINDS.items()
+    ]
+
+
+def _mix_ratio(kind: str, figure: str, group: Rows, confidence: float) -> Ratio:
+    """One figure of one mix against one baseline, over its blocks."""
+    first = group[0]
+    blocks = {
+        (int(row["repeat"]), str(row["board_uuid"] or "")): row
+        for row in group
+        if row[figure] is not None
+    }
+    result = estimate([row[figure] for _, row in sorted(blocks.items())], confidence)
+    reasons = sorted({str(row[f"{figure}_reason"]) for row in group} - {"None"})
+    energy = kind in ENERGY_KINDS
+    place = [str(first[key]) for key in ("layout", "placement", "precision")]
+    denominator = str(first["baseline"] if kind.startswith("mix") else first["base"])
+    return Ratio(
+        name="/".join([kind, *place, f"over {denominator}"]),
+        kind=kind,
+        figure=figure,
+        workload=first["workload"],
+        layout=place[0],
+        placement=place[1],
+        precision=place[2],
+        numerator=str(first["workloads"]),
+        denominator=denominator,
+        modelled=energy and any(row["modelled"] for row in group),
+        simulated=any(row["simulated"] for row in group),
+        energy_scope=first["energy_scope"] if energy else None,
+        pairs=tuple(
+            Pair(
+                block=f"rep{block[0]}" + (f" {block[1]}" if block[1] else ""),
+                numerator_run=str(row["run_id"]),
+                denominator_run=" + ".join(row["base_runs"]),
+                value=float(row[figure]),
             )
-    return ratios
+            for block, row in sorted(blocks.items())
+        ),
+        **_numbers(result, reasons),
+    )
 
 
 def comparable_workloads(config: CampaignConfig) -> list[tuple[str, str]]:

@@ -14,7 +14,16 @@ from wattslice.planner import fleet as fleets
 from wattslice.planner.boards import BoardModel
 from wattslice.planner.errors import InfeasibleError
 from wattslice.planner.jobsets import Schedule, faster
-from wattslice.planner.predict import Fixed, Job, Steady, Use, fixed, steady, timeline
+from wattslice.planner.predict import (
+    Fixed,
+    Job,
+    Steady,
+    Use,
+    fixed,
+    sequential_power,
+    steady,
+    timeline,
+)
 from wattslice.planner.ranges import Range, total
 from wattslice.planner.records import (
     Figure,
@@ -433,11 +442,9 @@ def _gain(
         ]
         p = total(shares)
         rates = {u.job.name: r.value for u, r in zip(uses, predicted.rates, strict=True)}
-        idle, saved = table.idle(base), None
-        powered = [u.measured.dynamic_w for u in alone if u.measured.dynamic_w is not None]
-        if idle is not None and predicted.power_w is not None and len(powered) == len(alone):
-            per_s = total(s * (idle + d) for s, d in zip(shares, powered, strict=True))
-            saved = _below_one(predicted.power_w / per_s)
+        before_w, saved = sequential_power(shares, alone, table.idle(base)), None
+        if before_w is not None and predicted.power_w is not None:
+            saved = _below_one(predicted.power_w / before_w)
         return Gain(
             base=f"sequential on {base}",
             throughput_gain=Figure(value=p.value - 1, low=p.low - 1, high=p.high - 1, unit="1"),

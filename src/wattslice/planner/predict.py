@@ -52,6 +52,7 @@ class Steady:
     """All jobs at once, for ever."""
 
     rates: tuple[Range, ...]  # samples/s, in the order of the uses
+    shares: tuple[Range, ...]  # of the reference's rate
     progress: Range  # reference-seconds per second
     power_w: Range | None
     progress_per_j: Range | None  # reference-seconds per joule
@@ -99,7 +100,21 @@ def steady(
         drawn = idle + dynamic
         top = math.inf if limit_w is None else limit_w
         power = Range(*(min(value, top) for value in (drawn.value, drawn.low, drawn.high)))
-    return Steady(rates, progress, power, None if power is None else progress / power, x)
+    per_joule = None if power is None else progress / power
+    return Steady(rates, tuple(parts), progress, power, per_joule, x)
+
+
+def sequential_power(
+    shares: Sequence[Range], alone: Sequence[Use], idle_w: Range | None
+) -> Range | None:
+    """W that an undivided board would need for the work of one second, job after job: Σ p_j B_j.
+
+    `shares` are rates over its own, `alone` the jobs on it; None where its power is not known.
+    """
+    dynamic = [use.measured.dynamic_w for use in alone if use.measured.dynamic_w is not None]
+    if idle_w is None or len(dynamic) < len(alone):
+        return None
+    return total(share * (idle_w + power) for share, power in zip(shares, dynamic, strict=True))
 
 
 def fixed(table: Table, layout: Layout, uses: Sequence[Use], limit_w: float | None) -> Fixed:

@@ -11,8 +11,11 @@ from wattslice.planner.ranges import Range
 from wattslice.records.base import Record
 
 PLAN_SCHEMA_VERSION = 1
+VALIDATION_SCHEMA_VERSION = 1
 Goal = Literal["throughput", "samples-per-joule", "makespan", "energy", "pareto"]
 Semantics = Literal["steady", "fixed"]
+Role = Literal["best", "random"]
+FigureName = Literal["throughput", "progress", "energy_ratio", "mean_power"]
 
 
 class JobRequest(Record):
@@ -121,6 +124,66 @@ class Plan(Record):
     fleet: FleetSummary | None = None
     layouts_considered: tuple[str, ...]
     impossible: dict[str, str] = Field(description="cells that are never proposed, and why")
+    simulated: bool
+    modelled: bool
+    notes: tuple[str, ...] = ()
+
+
+# --- predicted against measured -------------------------------------------------------------------
+
+
+class Compared(Record):
+    """A predicted figure beside the measured one; null with the reason where it was not had."""
+
+    name: FigureName
+    unit: str
+    workload: str | None = None
+    slice: str | None = None
+    predicted: float
+    low: float
+    high: float
+    measured: float | None
+    error: float | None
+    inside: bool | None
+    reason: str | None = None
+
+
+class ValidatedRun(Record):
+    """One run of a chosen layout."""
+
+    run_id: str
+    role: Role
+    layout: str
+    workloads: tuple[str, ...]
+    outcome: str
+    figures: tuple[Compared, ...]
+
+
+class Summary(Record):
+    """Errors of all runs, by figure."""
+
+    name: str
+    n: int
+    median_abs_error: float
+    largest_abs_error: float
+    median_error: float
+    inside: int
+
+
+class Validation(Record):
+    """analysis/validation.json."""
+
+    schema_version: int = VALIDATION_SCHEMA_VERSION
+    campaign: str
+    objective: str
+    precision: str
+    jobs: tuple[str, ...]
+    reference: str
+    board: str
+    layouts_possible: int
+    runs: tuple[ValidatedRun, ...]
+    summary: tuple[Summary, ...]
+    best_is_best: bool | None
     simulated: bool
     modelled: bool
     notes: tuple[str, ...] = ()

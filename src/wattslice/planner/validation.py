@@ -4,8 +4,9 @@ The best layout and some drawn at random are run as mixes; a prediction's error 
 
     predicted / measured - 1
 
-of each job's throughput, of the progress of all and of the board's mean power. Runs that are
-predicted from themselves (a job alone on the whole board) would say nothing and are left out.
+of each job's throughput, of the progress of all, of the energy over that of the same work in
+sequence on the reference, and of the board's mean power. Runs that are predicted from themselves (a
+job alone on the whole board) would say nothing and are left out.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Literal
 
-from wattslice.config.layout import Layout
 from wattslice.planner.boards import BoardModel
 from wattslice.planner.errors import InfeasibleError
 from wattslice.planner.plan import check_feasible
-from wattslice.planner.predict import Job, steady
+from wattslice.planner.predict import Job, Use, sequential_power, steady
 from wattslice.planner.ranges import Range
+from wattslice.planner.records import Compared, FigureName, Role, Summary, ValidatedRun
 from wattslice.planner.search import (
     Candidate,
     Objective,
@@ -29,68 +29,8 @@ from wattslice.planner.search import (
     steady_costs,
 )
 from wattslice.planner.table import Table
-from wattslice.records.base import Quantity, Record
+from wattslice.records.base import Quantity
 from wattslice.records.metrics import RunMetrics
-
-VALIDATION_SCHEMA_VERSION = 1
-Role = Literal["best", "random"]
-FigureName = Literal["throughput", "progress", "mean_power"]
-
-
-class Compared(Record):
-    """A predicted figure beside the measured one; null with the reason where it was not had."""
-
-    name: FigureName
-    unit: str
-    workload: str | None = None
-    slice: str | None = None
-    predicted: float
-    low: float
-    high: float
-    measured: float | None
-    error: float | None
-    inside: bool | None
-    reason: str | None = None
-
-
-class ValidatedRun(Record):
-    """One run of a chosen layout."""
-
-    run_id: str
-    role: Role
-    layout: str
-    workloads: tuple[str, ...]
-    outcome: str
-    figures: tuple[Compared, ...]
-
-
-class Summary(Record):
-    """Errors of all runs, by figure."""
-
-    name: str
-    n: int
-    median_abs_error: float
-    largest_abs_error: float
-    median_error: float
-    inside: int
-
-
-class Validation(Record):
-    """analysis/validation.json."""
-
-    schema_version: int = VALIDATION_SCHEMA_VERSION
-    campaign: str
-    objective: str
-    precision: str
-    jobs: tuple[str, ...]
-    board: str
-    layouts_possible: int
-    runs: tuple[ValidatedRun, ...]
-    summary: tuple[Summary, ...]
-    best_is_best: bool | None
-    simulated: bool
-    modelled: bool
-    notes: tuple[str, ...] = ()
 
 
 def choose(
@@ -141,29 +81,36 @@ def compare(
     metrics: RunMetrics,
 ) -> ValidatedRun:
     """Predicted against measured, of one run."""
-    layout: Layout = candidate.layout
+    layout = candidate.layout
     uses = options.uses(layout, candidate.slices)
     predicted = steady(table, layout, uses, reference, options.limit_w)
-    workers = {worker.slice_index: worker for worker in metrics.workers}
-    figures: list[Compared] = []
-    progress: float | None = 0.0
-    for use, rate in zip(uses, predicted.rates, strict=True):
-        worker = workers.get(use.slice_index)
-        missing = Quantity.missing(metrics.reason or "the worker was not recorded")
-        measured = missing if worker is None else worker.throughput_samples_s
-        labels = {"workload": use.job.workload, "slice": layout.slices[use.slice_index]}
-        figures.append(_compared("throughput", "samples/s", rate, measured, **labels))
-        base = table.measured(use.job.workload, reference, neighbours=False)
-        assert base is not None
-        if progress is not None:
-            own = measured.value
-            progress = None if own is None else progress + own / base.rate.value
-    whole = (
-        Quantity.missing("a worker has no throughput")
-        if progress is None
-        else Quantity.of(progress)
-    )
-    figures.append(_compared("progress", "reference-s/s", predicted.progress, whole))
+    rates = _rates(uses, metrics)
+    alone = [_alone(table, use, reference) for use in uses]
+    figures = [
+        _compared(
+            "throughput",
+            "samples/s",
+            rate,
+            measured,
+            workload=use.job.workload,
+            slice=layout.slices[use.slice_index],
+        )
+        for use, rate, measured in zip(uses, predicted.rates, rates, strict=True)
+    ]
+    shares = [
+        Quantity.missing(rate.reason or "a worker has no throughput")
+        if rate.value is None
+        else Quantity.of(rate.value / base.measured.rate.value)
+        for rate, base in zip(rates, alone, strict=True)
+    ]
+    progress = _sum(shares)
+    figures.append(_compared("progress", "reference-s/s", predicted.progress, progress))
+    idle = table.idle(reference)
+    before = sequential_power(predicted.shares, alone, idle)
+    if predicted.power_w is not None and before is not None:
+        done = [Range.of(share.value or 0.0) for share in shares]
+        measured = _over(metrics.mean_power_w, progress, sequential_power(done, alone, idle))
+        figures.append(_compared("energy_ratio", "1", predicted.power_w / before, measured))
     if predicted.power_w is not None:
         figures.append(_compared("mean_power", "W", predicted.power_w, metrics.mean_power_w))
     return ValidatedRun(
@@ -174,6 +121,37 @@ def compare(
         outcome=metrics.outcome,
         figures=tuple(figures),
     )
+
+
+def _rates(uses: Sequence[Use], metrics: RunMetrics) -> list[Quantity]:
+    """Measured throughput of each job."""
+    workers = {worker.slice_index: worker.throughput_samples_s for worker in metrics.workers}
+    missing = Quantity.missing(metrics.reason or "the worker was not recorded")
+    return [workers.get(use.slice_index, missing) for use in uses]
+
+
+def _alone(table: Table, use: Use, reference: str) -> Use:
+    measured = table.measured(use.job.workload, reference, neighbours=False)
+    assert measured is not None
+    return Use(use.job, 0, measured)
+
+
+def _sum(parts: Sequence[Quantity]) -> Quantity:
+    """The sum, if all parts are there."""
+    for part in parts:
+        if part.value is None:
+            return part
+    return Quantity.of(sum(part.value or 0.0 for part in parts))
+
+
+def _over(power_w: Quantity, progress: Quantity, before_w: Range | None) -> Quantity:
+    """Mean power over what the reference needs for the work of one second, W."""
+    for part in (power_w, progress):
+        if part.value is None:
+            return part
+    if before_w is None or power_w.value is None or before_w.value <= 0.0:
+        return Quantity.missing("nothing was done")
+    return Quantity.of(power_w.value / before_w.value)
 
 
 def _compared(

@@ -56,19 +56,30 @@ FIGURES: Final[tuple[Figure, ...]] = (
         "partition_gain",
         "Gain of partitioning",
         "What does splitting the board bring, when all slices are busy?",
-        "All slices filled with one workload, over the whole board with one process: aggregate "
-        "throughput (above 1 is better) and energy per sample (below 1 is better), paired by "
-        "repeat.",
+        "All slices filled with one workload, over one process on the whole board or on one "
+        "instance of all slices (7g): aggregate throughput (above 1 is better) and energy per "
+        "sample (below 1 is better), paired by repeat.",
         "Ratios",
         energy=True,
     ),
     Figure(
         "mixes",
-        "Jobs together",
-        "What do busy slices bring over the same jobs one after another?",
-        "Work and energy of all busy slices over the same jobs one by one on the base: the whole "
-        "board, or one instance of all slices. Above 1 is faster, below 1 needs less energy.",
-        "Ratios",
+        "Layouts for jobs",
+        "Which layout is best for jobs that run at once, and what does it gain over what?",
+        "Gain in work per time, and energy saved for the same work, of jobs that run at once over "
+        "the same jobs on each named baseline: one after another on the whole board or on one "
+        "instance of all slices, or all at once without slices. Marks are medians over repeats, "
+        "lines their intervals; right of 0 is better.",
+        "Jobs at once",
+        energy=True,
+    ),
+    Figure(
+        "planner_error",
+        "Error of the planner",
+        "How far are the planner's predictions from what was then measured?",
+        "Predicted over measured, less 1, in runs of the layout that the planner proposes and of "
+        "others. Predictions rest on runs of each job alone or of equal jobs.",
+        "Jobs at once",
         energy=True,
     ),
     Figure(

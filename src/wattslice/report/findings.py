@@ -12,9 +12,12 @@ from wattslice.analysis.ratios import Ratio
 from wattslice.analysis.statistics import ENOUGH_REPEATS, range_coverage
 from wattslice.records.run import MEASURED_OUTCOMES
 from wattslice.report.charts.base import MODELLED, SIMULATED, FigureData, slot_of
+from wattslice.report.charts.planner_error import error_sentence
+from wattslice.report.job_sets import job_sets, sentences
 from wattslice.report.numbers import with_interval
 
 MOST_SENTENCES_OF_A_KIND = 6
+_BOARD_AS_ONE = {"full": "the whole board", "7g": "one instance of all slices (7g)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,12 @@ def findings(data: FigureData) -> list[Topic]:
         ),
         "Precision": _precision(data, "precision_speedup", "throughput", confidence),
         "Partition": _partition(data, "partition_throughput", "throughput", confidence),
-        "Jobs together": _mixes(data, "mix_progress", "speed", confidence),
+        "Layouts for jobs": [*_mixes(data, confidence), *_planner(data)],
         "Workloads compared": _workloads(data, confidence),
         "Energy": [
             *_extremes(data, "samples_per_j", "work per joule", "samples/J", confidence),
             *_precision(data, "precision_energy_gain", "samples per joule", confidence),
             *_partition(data, "partition_energy_per_sample", "energy per sample", confidence),
-            *_mixes(data, "mix_energy", "energy", confidence),
         ],
     }
     return [
@@ -202,12 +204,14 @@ def _precision(data: FigureData, kind: str, what: str, confidence: float) -> lis
     return found + _rest(len(ordered), what, _labels(m for _, ms in ordered for m in ms))
 
 
-def _rest(groups: int, what: str, labels: tuple[str, ...] = ()) -> list[Finding]:
+def _rest(
+    groups: int, what: str, labels: tuple[str, ...] = (), *, table: str = "ratios"
+) -> list[Finding]:
     """What was left out of the sentences is said, and where it stands."""
     left = groups - MOST_SENTENCES_OF_A_KIND
     if left <= 0:
         return []
-    return [Finding(f"{left} more comparisons of {what} are in the table of ratios.", labels)]
+    return [Finding(f"{left} more comparisons of {what} are in the table of {table}.", labels)]
 
 
 def _mean(data: FigureData, kind: str, slot: str, top: str, bottom: str) -> Ratio | None:
@@ -223,17 +227,19 @@ def _mean(data: FigureData, kind: str, slot: str, top: str, bottom: str) -> Rati
 
 
 def _partition(data: FigureData, kind: str, what: str, confidence: float) -> list[Finding]:
-    groups: dict[str, list[Ratio]] = {}
+    groups: dict[tuple[str, str], list[Ratio]] = {}
     for ratio in data.ratios.ratios:
         if ratio.kind == kind and ratio.value is not None:
-            groups.setdefault(ratio.layout, []).append(ratio)
+            groups.setdefault((ratio.denominator, ratio.layout), []).append(ratio)
     found = []
-    for layout, members in sorted(groups.items())[:MOST_SENTENCES_OF_A_KIND]:
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0] != "full", item[0]))
+    for (base, layout), members in ordered[:MOST_SENTENCES_OF_A_KIND]:
         members.sort(key=lambda r: (r.value or 0.0, r.name))
         low, high = members[0], members[-1]
         text = (
             f"Filling {layout} with a process on each slice gives {_value(high, confidence)} the "
-            f"{what} of one process on the whole board for {high.workload} in {high.precision}"
+            f"{what} of one process on {_BOARD_AS_ONE[base]} for {high.workload} in "
+            f"{high.precision}"
         )
         if len(members) > 1:
             text += (
@@ -244,23 +250,20 @@ def _partition(data: FigureData, kind: str, what: str, confidence: float) -> lis
     return found + _rest(len(groups), what, _labels(m for ms in groups.values() for m in ms))
 
 
-def _mixes(data: FigureData, kind: str, what: str, confidence: float) -> list[Finding]:
-    groups: dict[tuple[str, str, str], list[Ratio]] = {}
-    for ratio in data.ratios.ratios:
-        if ratio.kind == kind and ratio.value is not None:
-            key = (ratio.denominator, ratio.layout, ratio.placement)
-            groups.setdefault(key, []).append(ratio)
-    found = []
-    for (base, layout, placement), members in sorted(groups.items())[:MOST_SENTENCES_OF_A_KIND]:
-        for ratio in sorted(members, key=lambda r: r.precision)[:1]:
-            text = (
-                f"{placement} on {layout} in {ratio.precision} needs "
-                if kind == "mix_energy"
-                else f"{placement} on {layout} in {ratio.precision} goes at "
-            )
-            text += f"{_value(ratio, confidence)} the {what} of the same jobs one by one on {base}."
-            found.append(Finding(text, _labels([ratio])))
-    return found + _rest(len(groups), what, _labels(m for ms in groups.values() for m in ms))
+def _mixes(data: FigureData, confidence: float) -> list[Finding]:
+    sets = job_sets(data)
+    found = [
+        Finding(sentences(own, confidence), (MODELLED,) if own.modelled else ())
+        for own in sets[:MOST_SENTENCES_OF_A_KIND]
+    ]
+    return found + _rest(len(sets), "jobs at once", table="mixes")
+
+
+def _planner(data: FigureData) -> list[Finding]:
+    if data.validation is None or not data.validation.summary:
+        return []
+    labels = (MODELLED,) if data.validation.modelled else ()
+    return [Finding(error_sentence(data.validation), labels)]
 
 
 def _workloads(data: FigureData, confidence: float) -> list[Finding]:

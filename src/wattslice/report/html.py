@@ -53,6 +53,7 @@ class FigureView:
     empty: str | None
     picture: str  # data URI of the static drawing; empty where it would be too large
     notes: tuple[str, ...]
+    answers: tuple[str, ...]
 
 
 def _picture(figure: BuiltFigure) -> str:
@@ -152,6 +153,7 @@ def render(
                 figure.empty,
                 "" if figure.empty or not pictures else _picture(figure),
                 figure.notes,
+                figure.answers,
             )
             for figure in figures
         ],

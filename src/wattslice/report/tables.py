@@ -21,6 +21,7 @@ from wattslice.files import write_text
 from wattslice.records.run import MEASURED_OUTCOMES
 from wattslice.report.charts.base import MODELLED, SIMULATED, FigureData, ordered_slots, slot_of
 from wattslice.report.charts.slice_rows import workers
+from wattslice.report.job_sets import MEASURES, Gain, JobSet, Option, job_sets
 from wattslice.report.numbers import MISSING, interval, number
 
 
@@ -45,11 +46,12 @@ class Table:
 
 
 def report_tables(data: FigureData, claims: ClaimTable | None = None) -> dict[str, Table]:
-    """claims, summary, energy, slices, ratios, quality and outcomes."""
+    """claims, summary, energy, mixes, slices, ratios, quality and outcomes."""
     made = (
         _claims(data, claims),
         _summary(data),
         _energy(data),
+        _mixes(data),
         _slices(data),
         _ratios(data),
         _quality(data),
@@ -263,6 +265,58 @@ def _ratios(data: FigureData) -> Table:
         tuple(_ratio_row(ratio) for ratio in ratios),
         _common((), data.simulated),
         "no two cells of the campaign can be compared",
+    )
+
+
+def _mixes(data: FigureData) -> Table:
+    """A row per way to run jobs at once and baseline."""
+    sets = job_sets(data)
+    rows = [
+        _mix_row(own, option, baseline)
+        for own in sets
+        for option in own.options.values()
+        for baseline in own.baselines()
+        if any((measure, baseline) in option.gains for measure in MEASURES)
+    ]
+    return Table(
+        "mixes",
+        "Jobs that run at once, in each layout, against each baseline: gain in work per time and "
+        "energy saved for the same work, medians over repeats with their interval "
+        f"({100 * data.ratios.confidence:g} %; of fewer than {ENOUGH_REPEATS} repeats the range, "
+        "of a prediction its bounds). Above 0 the layout is better; docs/job-sets.md has formulas.",
+        (
+            Column("jobs"),
+            Column("precision"),
+            Column("layout"),
+            Column("against"),
+            Column("work per time (%)", True),
+            Column("interval (%)", True),
+            Column("energy saved (%)", True),
+            Column("interval (%)", True),
+            Column("repeats", True),
+            Column("best in"),
+            Column("why none"),
+        ),
+        tuple(rows),
+        _common((MODELLED,) if any(own.modelled for own in sets) else (), data.simulated),
+        "no experiment of the campaign places a mix or a job list",
+    )
+
+
+def _mix_row(own: JobSet, option: Option, baseline: str) -> tuple[str, ...]:
+    gains = [option.gains.get((measure, baseline), Gain(None)) for measure in MEASURES]
+    cells = [text for gain in gains for text in (number(gain.value), interval(gain.low, gain.high))]
+    best = [measure for measure in MEASURES if own.best(measure) == option.label]
+    repeats = max(gain.n for gain in gains)
+    return (
+        f"{own.name}: {own.jobs}",
+        own.precision,
+        option.label,
+        baseline,
+        *cells,
+        str(repeats) if repeats else MISSING,
+        ", ".join(best),
+        "; ".join(dict.fromkeys(gain.reason for gain in gains if gain.reason)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Measured gains against each named baseline, and predicted against measured."""
+"""Predicted against measured: what is run, how it is compared."""
 
 from __future__ import annotations
 
@@ -9,113 +9,12 @@ import pytest
 
 from wattslice.planner.boards import board_for
 from wattslice.planner.errors import InfeasibleError
-from wattslice.planner.gains import mix_gains, split_placement
 from wattslice.planner.predict import Job
 from wattslice.planner.ranges import Range
 from wattslice.planner.search import Options
 from wattslice.planner.table import Cell, Measured, Table
 from wattslice.planner.validation import best_is_best, choose, compare, members, summarise
 from wattslice.records.base import Quantity
-
-
-def _rows(
-    layout: str, placement: str, power: float | None, rates: dict[str, float], **more: Any
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    run_id = f"{layout}/{placement}/fp32/rep{more.get('repeat', 1)}"
-    run = {
-        "run_id": run_id,
-        "layout": layout,
-        "placement": placement,
-        "precision": "fp32",
-        "repeat": 1,
-        "board_uuid": "GPU-1",
-        "outcome": "ok",
-        "badge": "good",
-        "simulated": False,
-        "modelled": False,
-        "mean_power_w": power,
-        **more,
-    }
-    slices = [
-        {"run_id": run_id, "workload": name.split("#")[0], "throughput_samples_s": rate}
-        for name, rate in rates.items()
-    ]
-    return run, slices
-
-
-def _gains(*rows: tuple[dict[str, Any], list[dict[str, Any]]]) -> dict[str, Any]:
-    table = mix_gains([run for run, _ in rows], [s for _, own in rows for s in own], 0.95)
-    return {gain.base: gain for gain in table.gains}
-
-
-FULL = [
-    _rows("full", "a.solo", 300.0, {"a": 10.0}),
-    _rows("full", "b.solo", 200.0, {"b": 100.0}),
-]
-MIX = _rows("4g+3g", "mix.pair", 320.0, {"a": 6.0, "b": 70.0})
-
-
-def test_each_baseline_has_its_own_gain() -> None:
-    gains = _gains(
-        *FULL,
-        MIX,
-        _rows("7g", "a.solo", 290.0, {"a": 9.0}),
-        _rows("7g", "b.solo", 195.0, {"b": 95.0}),
-        _rows("full", "mix.pair.time-slice", 310.0, {"a": 5.0, "b": 50.0}),
-        _rows("full", "mix.pair.mps-60-40", 330.0, {"a": 7.0, "b": 50.0}),
-    )
-    assert set(gains) == {
-        "sequential on full",
-        "sequential on 7g",
-        "time-slice on full",
-        "mps-60-40 on full",
-    }
-    assert gains["sequential on full"].throughput_gain == pytest.approx(0.3)
-    assert gains["sequential on full"].energy_saved == pytest.approx(1 - 320 / (180 + 140))
-    assert gains["sequential on 7g"].throughput_gain == pytest.approx(6 / 9 + 70 / 95 - 1)
-    assert gains["time-slice on full"].throughput_gain == pytest.approx(0.3)
-    assert gains["time-slice on full"].energy_saved == pytest.approx(1 - (320 / 1.3) / 310)
-    assert gains["mps-60-40 on full"].throughput_gain == pytest.approx(1.3 / 1.2 - 1)
-    assert gains["mps-60-40 on full"].base_runs == ("full/mix.pair.mps-60-40/fp32/rep1",)
-
-
-def test_a_baseline_that_failed_or_lacks_a_job_gives_a_reason_and_no_number() -> None:
-    gains = _gains(
-        FULL[0],
-        MIX,
-        _rows("full", "mix.pair.mps", None, {}, outcome="unsupported_layout"),
-    )
-    assert set(gains) == {"sequential on full"}
-    assert gains["sequential on full"].throughput_gain is None
-    assert gains["sequential on full"].reason == "b was not run alone on full"
-
-
-def test_only_blocks_with_both_sides_count_and_rejected_runs_do_not() -> None:
-    second = [
-        _rows("4g+3g", "mix.pair", None, {"a": 60.0, "b": 700.0}, repeat=2),
-        _rows("4g+3g", "mix.pair", 320.0, {"a": 9.0, "b": 9.0}, repeat=3, badge="rejected"),
-    ]
-    gain = _gains(*FULL, MIX, *second)["sequential on full"]
-    assert gain.blocks == 1
-    assert gain.throughput_gain == pytest.approx(0.3)
-
-
-@pytest.mark.parametrize(
-    ("placement", "found"),
-    [
-        ("mix.pair", ("pair", "partition")),
-        ("mix.pair.time-slice", ("pair", "time-slice")),
-        ("mix.pair.mps-50-50", ("pair", "mps-50-50")),
-        ("mix.list.1of2", None),
-        ("a.solo", None),
-        ("a.fill", None),
-    ],
-)
-def test_schemes_are_read_from_labels(placement: str, found: object) -> None:
-    assert split_placement(placement) == found
-
-
-# --- validation --------------------------------------------------------------------------------
 
 
 def _table() -> Table:
@@ -164,6 +63,9 @@ def test_the_best_and_random_others_are_chosen_and_compared() -> None:
     assert by_name["throughput", "b"].inside is True
     assert by_name["progress", None].measured == pytest.approx(1.12)
     assert by_name["mean_power", None].error == pytest.approx(62 / 60 - 1)
+    # Each job adds 10 W to 50 W on the whole board, so a share of it costs 60 W.
+    assert by_name["energy_ratio", None].predicted == pytest.approx(62 / (1.2 * 60))
+    assert by_name["energy_ratio", None].measured == pytest.approx(60 / (1.12 * 60))
     other = compare(table, options, chosen[1][1], "full", role="random", metrics=_metrics({}, None))
     assert {figure.error for figure in other.figures} == {None}
     assert all(figure.reason for figure in other.figures)

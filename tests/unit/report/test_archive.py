@@ -87,7 +87,7 @@ def test_every_figure_and_page_says_simulated(campaign: tuple[Path, ClaimTable, 
         figure = charts.build(name, data)
         assert "simulated" in " ".join(figure.spec["title"]["text"]), name
     drawn = [name for name in NAMES if charts.build(name, data).empty is None]
-    assert set(NAMES) - set(drawn) == {"prediction"}
+    assert set(NAMES) - set(drawn) == {"prediction", "planner_error"}
     assert "No number here is a measurement of hardware." in page
     # What the checks reject is shown, as the board is simulated; the page says so.
     assert "rejecting checks: window-minimum (15)" in page

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures.records import Truth, campaign_truths, make_campaign
+from fixtures.records import Truth, campaign_truths, make_campaign, make_validation
 from wattslice.report import charts
 from wattslice.report.charts.base import (
     MODELLED,
@@ -28,6 +29,7 @@ from wattslice.report.figures import page, save, svg, write_figures
 CATEGORIES = {
     "workload",
     "layout · placement",
+    "layout",
     "layout · placement · precision",
     "workload · precision",
     "slice",
@@ -52,7 +54,8 @@ def data_of(results: Path, truths: list[Truth]) -> FigureData:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     truths = [*campaign_truths(repeats=2, workloads=("cnn", "distilbert", "albert")), MIX]
-    return data_of(tmp_path_factory.mktemp("full"), truths)
+    full = data_of(tmp_path_factory.mktemp("full"), truths)
+    return replace(full, validation=make_validation())
 
 
 @pytest.fixture(scope="module")
@@ -162,25 +165,6 @@ def test_pareto_front_is_beaten_by_none(data: FigureData) -> None:
         beaten = any(r["rate"] > row["rate"] and r["energy"] < row["energy"] for r in same)
         assert not (row["front"] and beaten)
     assert {row["workload"] for row in rows if row["front"]} == {"cnn", "distilbert", "albert"}
-
-
-def test_a_mix_over_the_same_jobs_one_by_one(tmp_path: Path) -> None:
-    """Two jobs side by side at 0.6 of their speed each: 1.2 times the work, 40 W against 40 W."""
-    truths = [
-        Truth(step_s=0.1),
-        Truth(placement="distilbert.solo", workloads={0: "distilbert"}, step_s=0.3),
-        MIX,
-    ]
-    folder = make_campaign(tmp_path, truths)
-    data = load(folder / "tables", folder / "analysis", folder / "runs")
-    ratios = {r.kind: r for r in data.ratios.ratios if r.kind.startswith("mix_")}
-    expected = 0.1 / 0.1 + 0.3 / 0.1  # both at the pace of `MIX`
-    assert ratios["mix_progress"].value == pytest.approx(expected, rel=1e-3)
-    assert ratios["mix_energy"].value == pytest.approx(1 / expected, rel=1e-3)
-    assert ratios["mix_energy"].modelled
-    assert ratios["mix_progress"].pairs[0].denominator_run == (
-        "full/cnn.solo/fp32/rep1 + full/distilbert.solo/fp32/rep1"
-    )
 
 
 def test_no_runs_at_all(tmp_path: Path) -> None:

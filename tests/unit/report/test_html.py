@@ -218,7 +218,16 @@ def test_tables_for_papers(report: Path) -> None:
     names = sorted(path.name for path in folder.iterdir())
     assert names == sorted(
         f"{name}.{kind}"
-        for name in ("claims", "summary", "energy", "slices", "ratios", "quality", "outcomes")
+        for name in (
+            "claims",
+            "summary",
+            "energy",
+            "mixes",
+            "slices",
+            "ratios",
+            "quality",
+            "outcomes",
+        )
         for kind in ("csv", "md", "tex")
     )
     latex = (folder / "energy.tex").read_text(encoding="utf-8")

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from wattslice.analysis.frames import read_tables
 from wattslice.analysis.ratios import PRECISIONS, RatioTable, read_ratios
 from wattslice.analysis.raw import read_run
+from wattslice.planner.records import Validation
 from wattslice.records.energy import IdleRecord
 from wattslice.report import theme
 from wattslice.report.figure_list import Figure
@@ -46,6 +47,7 @@ class FigureData:
     ratios: RatioTable
     traces: list[Row] = field(default_factory=list)
     trace_reason: str | None = None
+    validation: Validation | None = None  # predicted against measured, where that was tried
 
     @property
     def simulated(self) -> bool:
@@ -75,6 +77,7 @@ class Drawing:
     rows: list[Row]
     notes: tuple[str, ...] = ()
     summary: str = ""  # one sentence with numbers, for those who cannot see the figure
+    answers: tuple[str, ...] = ()  # what the figure shows, to stand above it
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class BuiltFigure:
     labels: tuple[str, ...]
     empty: str | None = None
     notes: tuple[str, ...] = ()  # what stands below the question, each a sentence without its dot
+    answers: tuple[str, ...] = ()
 
     def standalone(self, mode: theme.Mode = "light") -> Row:
         """The whole spec: with data and the theme of a mode."""
@@ -102,10 +106,12 @@ class BuiltFigure:
 
 
 def load(tables_dir: Path, analysis_dir: Path, runs_dir: Path) -> FigureData:
-    """Read tables, ratios and one example power trace of each layout."""
+    """Read tables, ratios, one example power trace of each layout, and the planner's check."""
     tables = read_tables(Path(tables_dir))
     traces, reason = example_traces(tables["runs"], Path(runs_dir))
-    return FigureData(tables, read_ratios(Path(analysis_dir)), traces, reason)
+    path = Path(analysis_dir) / "validation.json"
+    validation = Validation.model_validate_json(path.read_bytes()) if path.is_file() else None
+    return FigureData(tables, read_ratios(Path(analysis_dir)), traces, reason, validation)
 
 
 def plain(value: Any) -> Any:
@@ -363,12 +369,14 @@ def panel_facet(by: str) -> Any:
     return alt.Facet(f"{by}:N", title=None, header=header)
 
 
-def small_multiples(layer: Any, by: str, rows: Sequence[Row], dataset: str) -> Any:
+def small_multiples(
+    layer: Any, by: str, rows: Sequence[Row], dataset: str, columns: int = COLUMNS
+) -> Any:
     """Facets by a field, in columns that a page may reduce; rows are 13 px per mark."""
     panels = sorted({row[by] for row in rows if by in row})
     chart = layer.properties(width=PANEL_WIDTH, height=alt.Step(13)).facet(
         facet=panel_facet(by),
-        columns=max(1, min(COLUMNS, len(panels))),
+        columns=max(1, min(columns, len(panels))),
         data=alt.NamedData(name=dataset),
     )
     # A panel without a mark would only take room.
@@ -407,9 +415,12 @@ def finish(figure: Figure, data: FigureData, drawing: Drawing | Empty) -> BuiltF
         notes = ("Energy scope: " + (", ".join(data.scopes()) or "none"), *notes)
     spec = _dict(drawing.chart, [title], [figure.question, *notes])
     spec["data"] = {"name": drawing.dataset}
-    alt_text = f"{title}. {figure.question} {drawing.summary}".strip()
+    summary = drawing.summary or " ".join(drawing.answers)
+    alt_text = f"{title}. {figure.question} {summary}".strip()
     datasets = {drawing.dataset: drawing.rows}
-    return BuiltFigure(figure, spec, datasets, alt_text, labels, notes=notes)
+    return BuiltFigure(
+        figure, spec, datasets, alt_text, labels, notes=notes, answers=drawing.answers
+    )
 
 
 def _lines(text: str, width: int = 80) -> list[str]:

@@ -1,35 +1,82 @@
-"""What do busy slices bring over the same jobs one after another on the base?"""
+"""Which layout is best for jobs that run at once, and what does it gain over which baseline?"""
 
 from __future__ import annotations
 
-from wattslice.analysis.ratios import PRECISIONS, Ratio
-from wattslice.report.charts.base import Drawing, Empty, FigureData
-from wattslice.report.charts.ratio_parts import RatioAxes, ratio_grid, ratio_rows
+import textwrap
 
-METRICS = {
-    "mix_progress": "speed (higher is better)",
-    "mix_energy": "energy (lower is better)",
-}
+from wattslice.report.charts.base import Drawing, Empty, FigureData, Row, plain
+from wattslice.report.charts.ratio_parts import RatioAxes, ratio_grid
+from wattslice.report.job_sets import MEASURES, Gain, JobSet, headline, job_sets
+
+BEST = "★ "
+_HEADING = 38  # characters that a panel's heading has room for
 
 
 def draw(data: FigureData) -> Drawing | Empty:
-    """Speed and energy of busy layouts over each base, for mixes and for equal jobs."""
-    ratios = [r for r in data.ratios.ratios if r.kind in METRICS]
-
-    def panel(ratio: Ratio) -> str:
-        return f"over {ratio.denominator} | {METRICS[ratio.kind]}"
-
-    rows = ratio_rows(ratios, panel, lambda r: r.precision, lambda r: f"{r.layout} · {r.placement}")
-    if not rows:
-        why = sorted({r.reason for r in ratios if r.reason})
-        return Empty("; ".join(why[:3]) or "no run has several jobs at once and a base beside it")
+    """A panel per set of jobs and measure: layouts down, a mark for each baseline."""
+    sets = job_sets(data)
+    rows = [row for own in sets for measure in MEASURES for row in _rows(own, measure)]
+    if not any(row["role"] == "median" for row in rows):
+        return Empty(_why_none(data, sets))
     axes = RatioAxes(
-        x_title="together / one by one (ratio)",
-        series_title="precision",
-        series=list(PRECISIONS),
+        x_title="gain over the baseline (%)",
+        series_title="against",
+        series=list(dict.fromkeys(name for own in sets for name in own.baselines())),
         dataset="mixes",
-        y_title="layout · placement",
+        y_title="layout",
+        none=0.0,
+        number=".3~g",
+        panel_lines=True,
     )
-    without = sum(r.value is None for r in ratios)
-    notes = (f"{without} of {len(ratios)} ratios have no value",) if without else ()
-    return ratio_grid(rows, axes, notes)
+    without = sum(
+        gain.value is None
+        for own in sets
+        for o in own.options.values()
+        for gain in o.gains.values()
+    )
+    return ratio_grid(
+        rows,
+        axes,
+        (
+            f"{BEST}best by the first baseline; small marks are the repeats",
+            *((f"{without} gains have no value; the table says why",) if without else ()),
+        ),
+        tuple(headline(own, data.ratios.confidence) for own in sets),
+    )
+
+
+def _rows(own: JobSet, measure: str) -> list[Row]:
+    best = own.best(measure)
+    heading = [*textwrap.wrap(own.title, _HEADING), f"{measure} (right is better)"]
+    rows: list[Row] = []
+    for label, option in own.options.items():
+        line = (BEST if label == best else "") + label
+        for baseline, gain in option.known(measure).items():
+            labels = {"panel": " | ".join(heading), "line": line, "series": baseline}
+            rows += [labels | row for row in _marks(gain)]
+    return rows
+
+
+def _marks(gain: Gain) -> list[Row]:
+    median = {
+        "role": "median",
+        "ratio": plain(gain.value),
+        "low": plain(gain.low),
+        "high": plain(gain.high),
+        "n": gain.n,
+    }
+    pairs = [
+        {"role": "pair", "ratio": plain(value), "block": block}
+        for block, value in gain.by_block.items()
+    ]
+    return [{key: value for key, value in median.items() if value is not None}, *pairs]
+
+
+def _why_none(data: FigureData, sets: list[JobSet]) -> str:
+    gains = [gain for own in sets for o in own.options.values() for gain in o.gains.values()]
+    reasons = sorted({gain.reason for gain in gains if gain.reason is not None})
+    if reasons:
+        return "; ".join(reasons[:3])
+    if (data.tables["runs"]["kind"] == "mix").any():
+        return "no job of a mix was run alone on full or 7g, so there is nothing to compare with"
+    return "no experiment of the campaign places a mix or a job list"

@@ -13,11 +13,11 @@ METRICS = {
 
 
 def draw(data: FigureData) -> Drawing | Empty:
-    """Filled slices over the whole board: aggregate throughput and energy per sample."""
+    """Filled slices over the board as one: aggregate throughput and energy per sample."""
     ratios = [r for r in data.ratios.ratios if r.kind in METRICS]
 
     def panel(ratio: Ratio) -> str:
-        return f"{ratio.layout} | {METRICS[ratio.kind]}"
+        return f"{ratio.layout} over {ratio.denominator} | {METRICS[ratio.kind]}"
 
     rows = ratio_rows(ratios, panel, lambda r: r.precision)
     if not rows:
@@ -26,7 +26,7 @@ def draw(data: FigureData) -> Drawing | Empty:
             "; ".join(why[:3]) or "no workload was run both on the whole board and on all slices"
         )
     axes = RatioAxes(
-        x_title="all slices / whole board (ratio)",
+        x_title="all slices / board as one (ratio)",
         series_title="precision",
         series=list(PRECISIONS),
         dataset="partition",

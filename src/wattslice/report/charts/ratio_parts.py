@@ -9,6 +9,7 @@ import altair as alt
 
 from wattslice.analysis.ratios import Ratio
 from wattslice.report.charts.base import (
+    COLUMNS,
     PRECISION_SHAPES,
     Drawing,
     Row,
@@ -28,6 +29,9 @@ class RatioAxes:
     series: list[str]
     dataset: str
     y_title: str = "workload"
+    none: float = 1.0  # where there is no difference
+    number: str = ".3f"
+    panel_lines: bool = False  # panels in pairs, each with lines and a scale of its own
 
 
 def ratio_rows(
@@ -72,13 +76,19 @@ def ratio_rows(
     return rows
 
 
-def ratio_grid(rows: list[Row], axes: RatioAxes, notes: tuple[str, ...] = ()) -> Drawing:
+def ratio_grid(
+    rows: list[Row],
+    axes: RatioAxes,
+    notes: tuple[str, ...] = (),
+    answers: tuple[str, ...] = (),
+) -> Drawing:
     """Panels of ratios: workloads down, series side by side."""
     have = {row["series"] for row in rows}
     shown = [name for name in axes.series if name in have]
     lines = ordered_slots(row["line"] for row in rows)
     shapes = [PRECISION_SHAPES[i % len(PRECISION_SHAPES)] for i in range(len(axes.series))]
-    legend = alt.Legend(title=axes.series_title, values=shown)
+    across = 1 if axes.panel_lines else COLUMNS  # names of baselines are long
+    legend = alt.Legend(title=axes.series_title, values=shown, columns=across)
     pick = legend_filter("series")
     x_title = axes.x_title
     base = alt.Chart().encode(
@@ -96,7 +106,7 @@ def ratio_grid(rows: list[Row], axes: RatioAxes, notes: tuple[str, ...] = ()) ->
             tooltip=[
                 alt.Tooltip("block:N", title="block"),
                 alt.Tooltip("runs:N", title="runs"),
-                alt.Tooltip("ratio:Q", format=".3f"),
+                alt.Tooltip("ratio:Q", title=axes.x_title, format=axes.number),
             ],
         )
     )
@@ -118,26 +128,32 @@ def ratio_grid(rows: list[Row], axes: RatioAxes, notes: tuple[str, ...] = ()) ->
             tooltip=[
                 alt.Tooltip("line:N", title=axes.y_title),
                 alt.Tooltip("series:N", title=axes.series_title),
-                alt.Tooltip("ratio:Q", format=".3f"),
-                alt.Tooltip("low:Q", title="interval from", format=".3f"),
-                alt.Tooltip("high:Q", title="to", format=".3f"),
+                alt.Tooltip("ratio:Q", title=axes.x_title, format=axes.number),
+                alt.Tooltip("low:Q", title="interval from", format=axes.number),
+                alt.Tooltip("high:Q", title="to", format=axes.number),
                 alt.Tooltip("n:Q", title="pairs"),
                 alt.Tooltip("note:N"),
             ],
         )
     )
-    line = alt.Chart().mark_rule(strokeDash=[4, 3]).encode(x=alt.XDatum(1, title=x_title))
+    line = alt.Chart().mark_rule(strokeDash=[4, 3]).encode(x=alt.XDatum(axes.none, title=x_title))
     chart = small_multiples(
-        alt.layer(line, pairs, intervals, marks).add_params(pick), "panel", rows, axes.dataset
+        alt.layer(line, pairs, intervals, marks).add_params(pick),
+        "panel",
+        rows,
+        axes.dataset,
+        2 if axes.panel_lines else COLUMNS,
+    )
+    chart = (
+        chart.resolve_scale(x="independent", y="independent")
+        if axes.panel_lines
+        else chart.resolve_axis(x="independent")
     )
     medians = [row for row in rows if row["role"] == "median"]
     low = min(medians, key=lambda row: row["ratio"])
     high = max(medians, key=lambda row: row["ratio"])
-    return Drawing(
-        chart.resolve_axis(x="independent"),
-        axes.dataset,
-        rows,
-        notes,
+    summary = (
         f"From {low['ratio']:.2f} ({low['line']}, {low['panel']}, {low['series']}) to "
-        f"{high['ratio']:.2f} ({high['line']}, {high['panel']}, {high['series']}).",
+        f"{high['ratio']:.2f} ({high['line']}, {high['panel']}, {high['series']})."
     )
+    return Drawing(chart, axes.dataset, rows, notes, "" if answers else summary, answers)

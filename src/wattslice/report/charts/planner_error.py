@@ -1,0 +1,89 @@
+"""How far are the planner's predictions from what was then measured?"""
+
+from __future__ import annotations
+
+from wattslice.planner.records import Compared, Validation
+from wattslice.report.charts.base import Drawing, Empty, FigureData, Row, plain
+from wattslice.report.charts.ratio_parts import RatioAxes, ratio_grid
+from wattslice.report.job_sets import validated_layouts
+
+PANELS = {
+    "throughput": "throughput of each job",
+    "progress": "work of all jobs per time",
+    "energy_ratio": "energy for the work of sequence",
+    "mean_power": "mean power of the board",
+}
+ROLES = {"best": "predicted best", "random": "drawn at random"}
+
+
+def draw(data: FigureData) -> Drawing | Empty:
+    """Predicted over measured, less 1, with the bounds of the prediction."""
+    validation = data.validation
+    if validation is None:
+        return Empty(
+            "no layout that the planner proposes was run; `snakemake validate` does, and the next "
+            "`snakemake` shows it here"
+        )
+    rows = _rows(validation)
+    if not rows:
+        reasons = {f.reason for run in validation.runs for f in run.figures if f.reason}
+        return Empty("; ".join(sorted(reasons)) or "no layout was run")
+    axes = RatioAxes(
+        x_title="predicted / measured - 1 (%)",
+        series_title="layout was",
+        series=list(ROLES.values()),
+        dataset="planner_error",
+        y_title="layout",
+        none=0.0,
+        number=".3~g",
+        panel_lines=True,
+    )
+    note = "Lines are the bounds of the prediction: they cross 0 where the measured value is inside"
+    return ratio_grid(rows, axes, (note,), (error_sentence(validation),))
+
+
+def error_sentence(validation: Validation) -> str:
+    """The errors of all runs, and whether the best layout was found."""
+    parts = [
+        f"{PANELS[each.name]} {100 * each.median_abs_error:.3g} % in the median, "
+        f"{100 * each.largest_abs_error:.3g} % at most ({each.inside} of {each.n} within bounds)"
+        for each in validation.summary
+    ]
+    best = {
+        True: "The layout that was predicted best was the best of those that were run",
+        False: "The layout that was predicted best was not the best of those that were run",
+        None: "Whether the best layout was found cannot be told from these runs",
+    }[validation.best_is_best]
+    return (
+        f"Over {len(validation.runs)} runs of layouts for {' + '.join(validation.jobs)}, the "
+        f"planner was off in {'; '.join(parts)}. {best}."
+    )
+
+
+def _rows(validation: Validation) -> list[Row]:
+    rows: list[Row] = []
+    for label, runs in validated_layouts(validation).items():
+        for run in runs:
+            for figure in run.figures:
+                if figure.measured is None or figure.error is None:
+                    continue
+                labels = {
+                    "panel": PANELS[figure.name],
+                    "line": _line(label, figure),
+                    "series": ROLES[run.role],
+                    "role": "median",
+                    "n": 1,
+                }
+                ends = {
+                    "ratio": figure.error,
+                    "low": figure.low / figure.measured - 1.0,
+                    "high": figure.high / figure.measured - 1.0,
+                }
+                rows.append(labels | {key: plain(100 * value) for key, value in ends.items()})
+    return rows
+
+
+def _line(label: str, figure: Compared) -> str:
+    if figure.workload is None:
+        return label
+    return f"{label.partition(':')[0]}, {figure.workload} on {figure.slice}"
