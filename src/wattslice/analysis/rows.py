@@ -201,7 +201,7 @@ def cell_rows(run: CollectedRun) -> list[dict[str, Any]]:
             "task": assignment.definition.get("task"),
             "mode": assignment.definition.get("mode"),
             "data": _text(assignment.definition.get("data_name")),
-            "batch_size": assignment.definition.get("batch_size"),
+            "batch_size": _batch_size(assignment, own),
             "sequence_length": _of_data(assignment, "sequence_length"),
             "image_size": _of_data(assignment, "image_size"),
             "checkpointing": bool(assignment.definition.get("gradient_checkpointing")),
@@ -258,6 +258,15 @@ def _idle_w(metrics: RunMetrics) -> tuple[float | None, str | None]:
     if energy is None or energy.idle_w is None:
         return None, metrics.energy_reason or "the idle power of the layout is not known"
     return energy.idle_w, None
+
+
+def _batch_size(assignment: Assignment, own: Sequence[WorkerMetrics]) -> int | None:
+    """As the config has it; of `auto` what the workers used, if that was the same for all."""
+    asked = assignment.definition.get("batch_size")
+    if isinstance(asked, int):
+        return asked
+    used = {worker.batch_size for worker in own}
+    return used.pop() if len(used) == 1 else None
 
 
 def _of_data(assignment: Assignment, key: str) -> int | None:

@@ -15,7 +15,7 @@ from wattslice.config.archived import Archived
 from wattslice.config.errors import ConfigError
 from wattslice.config.expand import Run, definition, expand
 from wattslice.config.load import load_campaign, read_yaml
-from wattslice.config.models import CampaignConfig
+from wattslice.config.models import BatchSearchConfig, CampaignConfig
 from wattslice.files import canonical_json, sha256_text
 from wattslice.provenance.code import code_digest
 
@@ -120,8 +120,17 @@ class Campaign:
             measure.warmup.max_s,
             measure.window.max_s,
             measure.cooldown.max_s,
+            max((self._search_s(name) for name in self.workloads), default=0.0),
         )
         return math.ceil(sum(caps_s) / 60) + 5
+
+    def _search_s(self, name: str) -> float:
+        """Cap of a workload's search for its batch size, with the last try, s."""
+        workload = self.config.workloads[name]
+        if workload.batch_size != "auto":
+            return 0.0
+        search = workload.batch_search or BatchSearchConfig()
+        return search.max_s + self.config.measure.start_timeout_s
 
     @cached_property
     def request(self) -> str:

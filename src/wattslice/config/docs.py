@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import types
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,23 +35,20 @@ def schema_text() -> str:
 
 
 def _type_name(annotation: Any) -> str:
-    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    for noise in ("typing.", "wattslice.config.models.", "<class '", "'>"):
-        text = text.replace(noise, "")
-    if typing.get_origin(annotation) is typing.Literal:
-        return " \\| ".join(f"`{value}`" for value in typing.get_args(annotation))
-    if "Annotated[" in text:
-        text = (
-            text.replace("Annotated[", "").split(", StringConstraints")[0].split(", FieldInfo")[0]
-        )
-    if "Literal[" in text:
-        values = text.split("Literal[")[1].split("]")[0].replace("'", "")
-        return "list of " + values if text.startswith("tuple") else values.replace(", ", " \\| ")
-    if text.startswith("tuple["):
-        return "list"
-    if text.startswith("dict["):
-        return "mapping"
-    return text.replace("|", "\\|")
+    """An annotation for a cell of a Markdown table."""
+    inner = typing.get_args(annotation)
+    match typing.get_origin(annotation):
+        case None:
+            return "None" if annotation is types.NoneType else str(annotation.__name__)
+        case typing.Annotated:
+            return _type_name(inner[0])
+        case typing.Literal:
+            return " \\| ".join(f"`{value}`" for value in inner)
+        case typing.Union | types.UnionType:
+            return " \\| ".join(_type_name(one) for one in inner)
+        case origin if origin is tuple:
+            return f"list of {_type_name(inner[0])}"
+    return "mapping"
 
 
 def _default(field: Any) -> str:
@@ -79,6 +77,7 @@ def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
         "CifarData": "data.<name>",
         "TextFilesData": "data.<name>",
         "WorkloadConfig": "workloads.<name>",
+        "BatchSearchConfig": "workloads.<name>.batch_search",
         "LoraConfig": "workloads.<name>.adapter",
         "CompileConfig": "workloads.<name>.compile",
         "LoaderConfig": "workloads.<name>.loader",

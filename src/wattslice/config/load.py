@@ -94,18 +94,30 @@ def _workload_problems(campaign: CampaignConfig) -> Iterable[str]:
 
 
 def _option_problems(where: str, workload: WorkloadConfig) -> Iterable[str]:
-    parts = workload.gradient_accumulation_steps
-    if workload.batch_size % parts:
-        yield (
-            f"{where}.gradient_accumulation_steps': value {parts} does not divide the batch_size "
-            f"{workload.batch_size}"
-        )
+    yield from _batch_problems(where, workload)
     if workload.adapter is not None and workload.framework != "transformers":
         yield f"{where}.adapter': adapters are for transformers models"
     if workload.memory_format == "channels_last" and not _wants_images(workload):
         yield f"{where}.memory_format': value 'channels_last' is for image models"
     if workload.optimizer.fused and workload.optimizer.foreach:
         yield f"{where}.optimizer': fused and foreach cannot both be true"
+
+
+def _batch_problems(where: str, workload: WorkloadConfig) -> Iterable[str]:
+    parts, search = workload.gradient_accumulation_steps, workload.batch_search
+    if workload.batch_size != "auto":
+        if workload.batch_size % parts:
+            yield (
+                f"{where}.gradient_accumulation_steps': value {parts} does not divide the "
+                f"batch_size {workload.batch_size}"
+            )
+        if search is not None:
+            yield f"{where}.batch_search' is for batch_size: auto, not {workload.batch_size}"
+    elif search is not None and search.max < max(search.min, parts):
+        yield (
+            f"{where}.batch_search.max': value {search.max} is below the smallest batch, "
+            f"{max(search.min, parts)}"
+        )
 
 
 def _wants_images(workload: WorkloadConfig) -> bool:
@@ -166,7 +178,7 @@ def _one_experiment(
                 yield f"config key '{where}.workloads' is empty, but {placement!r} needs some"
         else:
             yield from _mix_problems(where, placement, layouts, campaign, experiment)
-    yield from _sharing_problems(where, experiment)
+    yield from _sharing_problems(where, experiment, campaign)
     for layout in layouts:
         yield from _several_boards_problems(where, layout, experiment, campaign)
 
@@ -207,12 +219,28 @@ def _several_boards_problems(
         yield f"config key '{where}.layouts': {layout} is of several boards, and the CPU is one"
 
 
-def _sharing_problems(where: str, experiment: ExperimentConfig) -> Iterable[str]:
+def _jobs_of(experiment: ExperimentConfig, campaign: CampaignConfig) -> Iterable[str]:
+    """Workloads of the mixes and job lists of an experiment, each once."""
+    placed = [{**campaign.mixes, **campaign.job_lists}.get(p, ()) for p in experiment.placements]
+    return dict.fromkeys(name for jobs in placed for name in jobs if name is not None)
+
+
+def _sharing_problems(
+    where: str, experiment: ExperimentConfig, campaign: CampaignConfig
+) -> Iterable[str]:
     if set(experiment.sharing) != {"partition"} and {*_KINDS} & set(experiment.placements):
         yield (
             f"config key '{where}.sharing': {', '.join(experiment.sharing)} is for mixes and job "
             "lists; take solo and fill into an experiment of their own"
         )
+    if set(experiment.sharing) & {"time-slice", "mps"}:
+        for name in _jobs_of(experiment, campaign):
+            workload = campaign.workloads.get(name)
+            if workload is not None and workload.batch_size == "auto":
+                yield (
+                    f"config key 'workloads.{name}.batch_size': value 'auto' has no meaning where "
+                    f"jobs share one memory ('{where}.sharing'); give a number"
+                )
     if experiment.mps_percentages and "mps" not in experiment.sharing:
         yield f"config key '{where}.mps_percentages' is given, but 'sharing' has no 'mps'"
 

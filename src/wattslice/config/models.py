@@ -267,6 +267,21 @@ class OptimizerConfig(ConfigModel):
     foreach: bool | None = option(None, description="kernels over lists; null: torch's choice")
 
 
+class BatchSearchConfig(ConfigModel):
+    """The search for the largest batch: doubled until one does not fit, then halved in between.
+
+    Each size is tried in processes of its own, with all workers of the run that train the same
+    workload on the same kind of slice.
+    """
+
+    min: int = Field(1, ge=1, description="smallest size that is tried")
+    max: int = Field(4096, ge=1, description="largest size that is tried")
+    steps: int = Field(3, ge=1, description="steps of a try, after two that are looked at closely")
+    max_s: float = Field(
+        900.0, gt=0, description="no try is begun after this; the largest so far is taken, s"
+    )
+
+
 class WorkloadConfig(ConfigModel):
     """Model + task + data + batch + optimizer + mode."""
 
@@ -276,7 +291,13 @@ class WorkloadConfig(ConfigModel):
     )
     task: Task = Field(description="what is trained")
     data: Name = Field(description="a key of `data`")
-    batch_size: int = Field(ge=1, description="samples per step on one worker")
+    batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        description="samples per step on one worker; `auto`: the largest that fits, which each run "
+        "finds out for itself before it measures"
+    )
+    batch_search: BatchSearchConfig | None = option(
+        None, description="limits of the search for `batch_size: auto`; null: their defaults"
+    )
     model_args: dict[str, Any] = Field(
         default_factory=dict,
         description="timm.create_model arguments, or fields of the transformers config class",

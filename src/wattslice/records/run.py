@@ -95,6 +95,28 @@ class StepPhases(Record):
     optimizer_s: float
 
 
+class BatchTry(Record):
+    """Whether one batch size fitted."""
+
+    batch_size: int
+    outcome: Literal["ok", "oom"]
+    reason: str | None = None
+
+
+class BatchSearch(Record):
+    """How the batch size of a worker with `batch_size: auto` was found."""
+
+    requested: Literal["auto"] = "auto"
+    unit: int = Field(description="only multiples of it were tried: the micro-batches of a step")
+    min: int = Field(description="smallest and largest size that might be tried")
+    max: int
+    tries: tuple[BatchTry, ...] = Field(description="in the order in which they were made")
+    used: int = Field(description="the largest that fitted, or min where none did")
+    limited_by: Literal["memory", "max", "time", "nothing fits"] = Field(
+        description="why no larger one is used; time: a larger one may fit"
+    )
+
+
 class WorkerRecord(Record):
     """One training process of a run."""
 
@@ -124,6 +146,9 @@ class WorkerRecord(Record):
         default_factory=dict, description="the framework's switches as read back"
     )
     batch_size: int | None = None
+    batch_search: BatchSearch | None = Field(
+        default=None, description="null: the batch size is the config's"
+    )
     sample_unit: str | None = Field(default=None, description="image or sequence")
     tokens_per_sample: int | None = None
     seed: int | None = None

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wattslice.records.base import Record
 
 if TYPE_CHECKING:
     from wattslice.records.board import SliceState
+    from wattslice.train.protocol import Jobs
 
 # A worker that is lost closes its connections, which the others notice at once; this is for one
 # that hangs.
@@ -30,6 +32,16 @@ class Rendezvous(Record):
     rank: int
     world_size: int
     file: str  # a path that does not exist yet, the same for all
+
+
+def joined(jobs: Jobs, file: Path) -> Jobs:
+    """The workers of one data-parallel job: the first one's seed, and a file by which they meet."""
+    seed, size = jobs[0][0].seed, len(jobs)
+    together = []
+    for rank, (job, env) in enumerate(jobs):
+        meeting = Rendezvous(rank=rank, world_size=size, file=str(file))
+        together.append((job.model_copy(update={"seed": seed, "rendezvous": meeting}), env))
+    return together
 
 
 class RefusedError(Exception):

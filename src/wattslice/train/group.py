@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -9,14 +10,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wattslice.train.protocol import Command, LineReader, WorkerJob
+from wattslice.train.protocol import Command, Jobs, LineReader, WorkerJob
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_OOM_EVENTS = Path("/sys/fs/cgroup/memory.events")
+# Of this control group, or (where that is the host's root, which has no such file) of the host.
+_OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))
 
 
 class WorkerFailedError(Exception):
@@ -30,13 +32,12 @@ class WorkerFailedError(Exception):
 
 
 def _oom_kills() -> int | None:
-    """How often the kernel killed a process of this control group for want of memory."""
-    try:
-        for line in _OOM_EVENTS.read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    except (OSError, ValueError):
-        pass
+    """How often the kernel has killed a process for want of memory; None where it does not say."""
+    for counter in _OOM_COUNTERS:
+        with contextlib.suppress(OSError, ValueError):
+            for line in counter.read_text().splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
     return None
 
 
@@ -98,7 +99,7 @@ class WorkerGroup:
     A worker that fails, dies or hangs is lost: it is ended, and the others go on without it.
     """
 
-    def __init__(self, jobs: Sequence[tuple[WorkerJob, Mapping[str, str]]]) -> None:
+    def __init__(self, jobs: Jobs) -> None:
         self._oom_kills = _oom_kills()
         self._selector = selectors.DefaultSelector()
         self.workers: list[WorkerProcess] = []

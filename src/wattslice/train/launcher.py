@@ -57,9 +57,10 @@ from wattslice.records.run import (
     WorkerRecord,
 )
 from wattslice.train import ddp, progress
+from wattslice.train.batch_trials import Searches, find_batch_sizes
 from wattslice.train.group import WorkerFailedError, WorkerGroup
 from wattslice.train.lifetime import die_with_parent
-from wattslice.train.protocol import WorkerJob
+from wattslice.train.protocol import Jobs, WorkerJob
 
 _LISTEN_S = 0.5
 _EXIT_INFRASTRUCTURE = 3
@@ -84,6 +85,7 @@ class _Attempt:
     activities: tuple[ActivityReading, ...] = ()
     foreign: dict[int, Quantity] = field(default_factory=dict)  # by slice index
     aliasing: AliasingCheck | None = None
+    searches: Searches = field(default_factory=dict)
     lost: bool = False
     outcome: str = "ok"
     reason: str | None = None
@@ -131,10 +133,7 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
         except (LayoutImpossibleError, sharing.SharingUnavailableError, ddp.RefusedError) as error:
             attempt.fail("unsupported_layout", str(error))
         else:
-            cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
-            attempt.health_before = _healths(board)
-            _train(spec, measure, board, meters, attempt)
-            attempt.health_after = _healths(board)
+            _measure(spec, measure, board, meters, attempt)
     _write_power(out / "power.parquet", meters)
     _write_steps(out / "steps.parquet", attempt.rows)
     _judge(attempt, meters)
@@ -215,9 +214,7 @@ def _utc() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _jobs(
-    spec: RunSpec, measure: MeasureConfig, board: Board, state: LayoutState
-) -> list[tuple[WorkerJob, dict[str, str]]]:
+def _jobs(spec: RunSpec, measure: MeasureConfig, board: Board, state: LayoutState) -> Jobs:
     jobs = []
     for assignment in spec.assignments:
         slice_ = state.slices[assignment.slice_index]
@@ -241,18 +238,30 @@ def _jobs(
     return jobs
 
 
-def _joined(
-    jobs: list[tuple[WorkerJob, dict[str, str]]], seed: int, file: Path
-) -> list[tuple[WorkerJob, dict[str, str]]]:
-    """The workers of one data-parallel job: one seed, and a file by which they meet."""
-    joined = []
-    for rank, (job, env) in enumerate(jobs):
-        meeting = ddp.Rendezvous(rank=rank, world_size=len(jobs), file=str(file))
-        joined.append((job.model_copy(update={"seed": seed, "rendezvous": meeting}), env))
-    return joined
+def _measure(
+    spec: RunSpec, measure: MeasureConfig, board: Board, meters: Meters, attempt: _Attempt
+) -> None:
+    """Find the batch sizes that are to be found, let the board cool down, and train."""
+    assert attempt.layout_state is not None
+    jobs = _jobs(spec, measure, board, attempt.layout_state)
+    try:
+        jobs, attempt.searches = find_batch_sizes(
+            jobs,
+            attempt.layout_state.slices,
+            measure.start_timeout_s,
+            parallel=spec.parallel == "ddp",
+        )
+    except WorkerFailedError as failure:
+        attempt.fail(failure.outcome, str(failure))
+        return
+    cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
+    attempt.health_before = _healths(board)
+    _train(jobs, spec, measure, board, meters, attempt)
+    attempt.health_after = _healths(board)
 
 
-def _train(
+def _train(  # noqa: PLR0917  (the order in which a run comes by them)
+    jobs: Jobs,
     spec: RunSpec,
     measure: MeasureConfig,
     board: Board,
@@ -261,11 +270,10 @@ def _train(
 ) -> None:
     """Run the workers; under a sharing scheme, with what that needs around them."""
     assert attempt.layout_state is not None
-    jobs = _jobs(spec, measure, board, attempt.layout_state)
     activity = board.activity_source(attempt.layout_state.slices)
     if spec.parallel == "ddp":
         with tempfile.TemporaryDirectory(prefix="wattslice-ddp-") as folder:
-            jobs = _joined(jobs, spec.seed, Path(folder) / "rendezvous")
+            jobs = ddp.joined(jobs, Path(folder) / "rendezvous")
             _train_workers(jobs, measure, meters, attempt, activity=activity)
         return
     if spec.sharing is None:
@@ -280,7 +288,7 @@ def _train(
 
 
 def _train_workers(
-    jobs: list[tuple[WorkerJob, dict[str, str]]],
+    jobs: Jobs,
     measure: MeasureConfig,
     meters: Meters,
     attempt: _Attempt,
@@ -444,6 +452,7 @@ def _collect(group: WorkerGroup, attempt: _Attempt) -> None:
                     "batch_size": job.definition["batch_size"],
                     **ready.get("facts", {}),
                 },
+                batch_search=attempt.searches.get(job.slice_index),
                 foreign_cpu_share=attempt.foreign.get(
                     job.slice_index, Quantity.missing("the run did not hold its window to the end")
                 ),

@@ -14,13 +14,15 @@ the launcher is gone.
                                stop      all have enough: finish the step, report
     done    (result)
     failed  (outcome, reason)            at any time, instead of the next message
+
+A worker that only tries a batch size says `ready` and then `done`, without a command.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from wattslice.config.models import Precision
@@ -47,6 +49,10 @@ class WorkerJob(Record):
     min_steps: int
     parent_pid: int
     rendezvous: Rendezvous | None = None  # of a data-parallel job
+    trial_steps: int = 0  # above 0: only see whether so many steps fit, and end with `done`
+
+
+Jobs = Sequence[tuple[WorkerJob, Mapping[str, str]]]  # with the worker's environment variables
 
 
 class LineReader:

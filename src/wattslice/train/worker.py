@@ -117,6 +117,12 @@ class Worker:
             },
             torch=_torch_facts(torch),
         )
+        if job.trial_steps:
+            for _ in range(job.trial_steps):
+                loop.step()
+            clock.synchronise()
+            send(self._output, "done", result=None)
+            return
         self._wait_for("go")
         with self._activity():
             result = self._train(loop, clock)
@@ -233,6 +239,12 @@ def _peak_rss_mib() -> float:
     return _status_mib("VmHWM")
 
 
+def _be_killed_first() -> None:
+    """A try that takes the host's memory must not take the launcher with it (proc(5))."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as handle:  # noqa: PTH123
+        handle.write("1000")
+
+
 def _torch_facts(torch: Any) -> dict[str, Any]:
     """The build of torch, which the list of packages does not tell."""
     cudnn = torch.backends.cudnn.version() if torch.cuda.is_available() else None
@@ -254,6 +266,8 @@ def main() -> int:
     die_with_parent(job.parent_pid, signal.SIGKILL)
     if job.cores:
         os.sched_setaffinity(0, job.cores)
+    if job.trial_steps:
+        _be_killed_first()
     output = int(os.environ["WATTSLICE_WORKER_FD"])
     try:
         Worker(job, commands, output).run()

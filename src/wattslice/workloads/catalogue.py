@@ -19,7 +19,7 @@ class Entry(Record):
     mode: str
     weights: str
     data: str
-    batch_size: int
+    batch_size: int | str
     sample_unit: str | None = None
     tokens_per_sample: int | None = None
     parameters: int | None = None

@@ -105,11 +105,10 @@ def check(definition: Definition) -> None:
         )
     if definition.get("mode") == "finetune" and not definition.get("weights"):
         raise WorkloadError("weights: mode 'finetune' needs a local folder or file of weights")
-    parts = int(definition.get("gradient_accumulation_steps", 1))
-    if int(definition["batch_size"]) % parts:
+    parts, size = int(definition.get("gradient_accumulation_steps", 1)), definition["batch_size"]
+    if size != "auto" and int(size) % parts:
         raise WorkloadError(
-            f"gradient_accumulation_steps: {parts} does not divide the batch_size "
-            f"{definition['batch_size']}"
+            f"gradient_accumulation_steps: {parts} does not divide the batch_size {size}"
         )
     if definition.get("adapter") is not None and framework != "transformers":
         raise WorkloadError(f"adapter: adapters are for transformers models, not for {framework}")

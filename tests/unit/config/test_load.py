@@ -74,6 +74,32 @@ BAD = {
         {"mixes": {"both": ["alber"]}},
         ["mixes.both", "'alber'", "did you mean 'albert'"],
     ),
+    "a search for a batch that is given": (
+        {"workloads__resnet__batch_search": {"max": 8}},
+        ["workloads.resnet.batch_search", "batch_size: auto", "not 4"],
+    ),
+    "a search without a size": (
+        {
+            "workloads__resnet__batch_size": "auto",
+            "workloads__resnet__gradient_accumulation_steps": 16,
+            "workloads__resnet__batch_search": {"max": 8},
+        },
+        ["workloads.resnet.batch_search.max", "8", "smallest batch, 16"],
+    ),
+    "a batch of another word": (
+        {"workloads__resnet__batch_size": "big"},
+        ["workloads.resnet.batch_size", "'big'", "auto"],
+    ),
+    "a search in shared memory": (
+        {
+            "workloads__resnet__batch_size": "auto",
+            "mixes": {"both": ["resnet", "albert"]},
+            "experiments__0__layouts": ["full"],
+            "experiments__0__placements": ["both"],
+            "experiments__0__sharing": ["time-slice"],
+        },
+        ["workloads.resnet.batch_size", "'auto'", "share one memory"],
+    ),
     "several boards for one job": (
         {"board": {"kind": "nvidia"}, "experiments__0__layouts": ["4xfull"]},
         ["experiments[0].placements", "solo, fill", "4xfull has 4", "valid: ddp"],
