@@ -12,7 +12,6 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
-import pyarrow.parquet as pq
 
 from wattslice.analysis.frames import read_tables
 from wattslice.analysis.ratios import PRECISIONS, RatioTable, read_ratios
@@ -205,19 +204,23 @@ def example_traces(runs: pd.DataFrame, runs_dir: Path) -> tuple[list[Row], str |
 
 
 def _trace(run_dir: Path, run: Mapping[Hashable, Any]) -> list[Row]:
+    """The power of a run over time; of several boards that of the first, and the panel says so."""
+    from wattslice.measure.raw import read_power
+
     record = read_run(run_dir)
     path = run_dir / "power.parquet"
     if record.window is None or not path.is_file():
         return []
-    table = pq.read_table(path, partitioning=None)
-    names = [n for n in ("power_w", "power_average_w") if n in table.column_names]
-    zero = record.window.start_s
-    times = table["t_s"].to_pylist()
     panel = f"{run['layout']} | {run['run_id'].split('/', 1)[1]}"
+    first = record.boards[0].identity.uuid if record.boards else None
+    if first is not None:
+        panel += f" | board {first}"
+    samples = read_power(path, first)
+    zero = record.window.start_s
     rows: list[Row] = []
-    for name in names:
+    for name in ("power_w", "power_average_w"):
         pairs = [
-            (t, p) for t, p in zip(times, table[name].to_pylist(), strict=True) if p is not None
+            (t, p) for t, p in zip(samples["t_s"], samples[name], strict=True) if p is not None
         ]
         if not pairs:
             continue
@@ -232,7 +235,7 @@ def _trace(run_dir: Path, run: Mapping[Hashable, Any]) -> list[Row]:
     end = record.window.end_s - zero
     rows.append({"panel": panel, "role": "window", "t_s": 0.0, "end_s": plain(end)})
     idle = run["idle_w"]
-    if not pd.isna(idle):
+    if first is None and not pd.isna(idle):
         rows.append({"panel": panel, "role": "idle", "power_w": plain(idle)})
     return rows
 
