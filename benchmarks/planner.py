@@ -17,6 +17,7 @@ from pathlib import Path
 
 from wattslice.planner.boards import board_for
 from wattslice.planner.fleet import plan_fleet
+from wattslice.planner.pool import Group
 from wattslice.planner.predict import Job
 from wattslice.planner.search import Objective, Options
 from wattslice.planner.table import read_csv
@@ -42,7 +43,7 @@ def main() -> int:
         ]
         options = Options(table, jobs, board.memory_mib, board.power_limit_w)
         for objective in OBJECTIVES:
-            plan = plan_fleet(options, board.layouts, arguments.boards, objective)
+            plan = plan_fleet([Group(options, board.layouts, arguments.boards)], objective)
             row = {
                 "seed": seed,
                 "objective": objective,

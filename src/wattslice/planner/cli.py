@@ -76,7 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
         request = _request(arguments)
         table = _table(arguments.table, arguments.precision)
         board = board_for(request.board or table.board, table.slices)
-        answer = plan(request, table, board)
+        more = []
+        for each in request.more_boards:
+            other = _table(Path(each.table), arguments.precision)
+            more.append((other, board_for(each.board or other.board, other.slices)))
+        answer = plan(request, table, board, more)
     except InfeasibleError as error:
         print(f"wattslice plan: {error}", file=sys.stderr)
         if arguments.json:
@@ -172,9 +176,15 @@ def text(answer: Plan) -> str:
     if answer.fleet is not None:
         fleet = answer.fleet
         lines.append("")
-        lines += [f"  {count:4} x {layout}" for layout, count in sorted(fleet.layouts.items())]
-        energy = "" if fleet.energy_j is None else f", energy {fleet.energy_j:.4g} J"
-        lines.append(f"  makespan {fleet.makespan_s:.4g} s{energy}")
+        lines += [f"  {each.count:4} x {each.layout} of {each.board}" for each in fleet.layouts]
+        figures = (
+            ("makespan", fleet.makespan_s, "s"),
+            ("energy", fleet.energy_j, "J"),
+            ("progress", fleet.progress, "reference-s/s"),
+            ("mean power", fleet.power_w, "W"),
+        )
+        known = [f"{name} {v:.4g} {unit}" for name, v, unit in figures if v is not None]
+        lines.append(f"  {', '.join(known)}")
     for proposal in answer.proposals:
         lines += ["", f"{proposal.rank}. {proposal.layout}"]
         by_slice: dict[int, list[str]] = {}

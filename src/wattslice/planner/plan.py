@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from wattslice.config.layout import Layout
+from wattslice.planner import exact
 from wattslice.planner import fleet as fleets
 from wattslice.planner.boards import BoardModel
 from wattslice.planner.errors import InfeasibleError
 from wattslice.planner.jobsets import Schedule, faster
+from wattslice.planner.pool import Group
 from wattslice.planner.predict import (
     Fixed,
     Job,
@@ -27,6 +29,7 @@ from wattslice.planner.predict import (
 from wattslice.planner.ranges import Range, total
 from wattslice.planner.records import (
     Figure,
+    FleetBoards,
     FleetSummary,
     Gain,
     PlacedJob,
@@ -46,6 +49,7 @@ from wattslice.planner.search import (
     search_fixed,
     search_steady,
 )
+from wattslice.planner.steady_fleet import plan_steady_fleet
 from wattslice.planner.table import REFERENCES, Table
 
 # Up to so many jobs the exhaustive search is quicker than the mixed-integer model.
@@ -93,16 +97,23 @@ class _Context:
     reference: str
 
 
-def plan(request: PlanRequest, table: Table, board: BoardModel) -> Plan:
-    """Rank the layouts of a board (or of many equal ones) for the jobs of a request.
+def plan(
+    request: PlanRequest,
+    table: Table,
+    board: BoardModel,
+    more: Sequence[tuple[Table, BoardModel]] = (),
+) -> Plan:
+    """Rank the layouts of a board for the jobs of a request, or divide the jobs over many boards.
 
-    Raises InfeasibleError, which says why nothing fits and what is nearest.
+    `more` has the table and the board of each of the request's `more_boards`. Raises
+    InfeasibleError, which says why nothing fits and what is nearest.
     """
     started = time.monotonic()
-    context = _context(request, table.renamed(board.aliases), board)
+    others = [(other.renamed(model.aliases), model) for other, model in more]
+    context = _context(request, table.renamed(board.aliases), board, others)
+    if request.boards > 1 or others:
+        return _plan_fleet(context, others, started)
     check_feasible(context.options, board, context.semantics)
-    if request.boards > 1:
-        return _plan_fleet(context, started)
     candidates, method, gap = _candidates(context)
     if not candidates:
         raise _nothing_together(context)
@@ -114,13 +125,20 @@ def plan(request: PlanRequest, table: Table, board: BoardModel) -> Plan:
     return _answer(context, started, method, gap, proposals=tuple(shown))
 
 
-def _context(request: PlanRequest, table: Table, board: BoardModel) -> _Context:
+def _context(
+    request: PlanRequest,
+    table: Table,
+    board: BoardModel,
+    others: Sequence[tuple[Table, BoardModel]],
+) -> _Context:
     semantics = semantics_of(request)
     jobs = expand_jobs(request)
-    unknown = sorted({job.workload for job in jobs} - set(table.workloads))
+    tables = [table, *(other for other, _ in others)]
+    known = list(dict.fromkeys(name for each in tables for name in each.workloads))
+    unknown = sorted({job.workload for job in jobs} - set(known))
     if unknown:
         raise InfeasibleError(
-            [f"no measurement of {', '.join(unknown)}"], [f"measured: {', '.join(table.workloads)}"]
+            [f"no measurement of {', '.join(unknown)}"], [f"measured: {', '.join(known)}"]
         )
     unfinished = [asked.workload for asked in request.jobs if asked.work is None]
     if semantics == "fixed" and unfinished:
@@ -153,6 +171,7 @@ def _context(request: PlanRequest, table: Table, board: BoardModel) -> _Context:
 def check_feasible(options: Options, board: BoardModel, semantics: Semantics) -> None:
     """Raises InfeasibleError for what no layout can mend, naming job, slice and nearest values."""
     reasons, nearest = [], []
+    unit = options.table.rate_unit
     kinds = {(k, len(la.slices) > 1) for la in board.layouts for k in la.slices}
     distinct = {(j.workload, j.min_rate, j.memory_mib): j for j in options.jobs}
     for job in distinct.values():
@@ -168,12 +187,12 @@ def check_feasible(options: Options, board: BoardModel, semantics: Semantics) ->
             elif memory is not None:
                 whys.append(f"{kind}: {memory}")
             else:
-                whys.append(f"{kind}: {found.rate.value:.4g} samples/s")
+                whys.append(f"{kind}: {found.rate.value:.4g} {unit}")
                 best = max(best or (0.0, ""), (found.rate.value, kind))
-        asked = f" at {job.min_rate:g} samples/s or more" if job.min_rate is not None else ""
+        asked = f" at {job.min_rate:g} {unit} or more" if job.min_rate is not None else ""
         reasons.append(f"{job.workload} runs on no slice{asked} ({', '.join(dict.fromkeys(whys))})")
         if best is not None:
-            nearest.append(f"{job.workload} at {best[0]:.4g} samples/s on {best[1]}")
+            nearest.append(f"{job.workload} at {best[0]:.4g} {unit} on {best[1]}")
     count = len(options.jobs)
     if semantics == "steady" and count > board.most_slices:
         widest = max(board.layouts, key=lambda layout: len(layout.slices))
@@ -213,7 +232,9 @@ def _nothing_together(context: _Context) -> InfeasibleError:
             uses = relaxed.uses(best.layout, best.slices)
             rates = ", ".join(f"{u.job.name} {u.measured.rate.value:.4g}" for u in uses)
             reasons = ["no layout gives every job its minimum rate"]
-            nearest.append(f"without minimum rates {best.layout} (samples/s: {rates})")
+            nearest.append(
+                f"without minimum rates {best.layout} ({context.table.rate_unit}: {rates})"
+            )
     if context.request.deadline_s is not None:
         found = _look(replace(context, objectives=("makespan",)), options, None)
         if found:
@@ -298,7 +319,10 @@ def _by_model(context: _Context) -> tuple[list[Candidate], float]:
         for layout in context.board.layouts:
             with contextlib.suppress(InfeasibleError):
                 solved = fleets.plan_fleet(
-                    context.options, [layout], 1, objective, time_limit_s=2.0, deadline_s=deadline_s
+                    [Group(context.options, (layout,), 1)],
+                    objective,
+                    time_limit_s=2.0,
+                    deadline_s=deadline_s,
                 )
                 plans[layout], bounds[layout] = solved, solved.bound
         for layout in sorted(bounds, key=bounds.__getitem__):
@@ -308,7 +332,7 @@ def _by_model(context: _Context) -> tuple[list[Candidate], float]:
             if pairs > _EXACT_PAIRS or bounds[layout] >= best * (1 - 1e-6) or left < 0.2:
                 continue
             with contextlib.suppress(InfeasibleError):
-                solved = fleets.exact_model(
+                solved = exact.exact_model(
                     context.options,
                     [layout],
                     1,
@@ -385,7 +409,7 @@ def _proposal(context: _Context, rank: int, candidate: Candidate) -> Proposal:
             workload=use.job.workload,
             slice_index=use.slice_index,
             slice=layout.slices[use.slice_index],
-            rate=Figure.of(rate, "samples/s"),
+            rate=Figure.of(rate, table.rate_unit),
             time_s=None if use.job.work is None else Figure.of(Range.of(use.job.work) / rate, "s"),
             evidence=_evidence(table, layout, use),
         )
@@ -492,31 +516,46 @@ def _schedule(layout: Layout, uses: Sequence[Use]) -> Schedule:
     )
 
 
-def _plan_fleet(context: _Context, started: float) -> Plan:
+def _plan_fleet(
+    context: _Context, others: Sequence[tuple[Table, BoardModel]], started: float
+) -> Plan:
     request, objective = context.request, context.objectives[0]
-    if context.semantics == "steady" or len(context.objectives) > 1:
+    if len(context.objectives) > 1 or objective == "samples-per-joule":
         raise InfeasibleError(
-            [f"{request.boards} boards are planned for jobs with an end, by one objective"],
-            ["objective makespan or energy, with the work of each job"],
+            [f"many boards are planned by one sum over them, which {request.objective} is not"],
+            ["objective throughput; or makespan or energy, with the work of each job"],
         )
+    groups = [Group(context.options, context.board.layouts, request.boards)]
+    for (table, board), asked in zip(others, request.more_boards, strict=True):
+        limit = asked.power_limit_w or table.power_limit_w or board.power_limit_w
+        options = Options(table, context.options.jobs, board.memory_mib, limit)
+        groups.append(Group(options, board.layouts, asked.boards))
+    if not others:
+        check_feasible(context.options, context.board, "fixed")  # each job has a slice somewhere
+    names = [context.board.name, *(board.name for _, board in others)]
+    if context.semantics == "steady":
+        found = plan_steady_fleet(groups, context.reference, time_limit_s=request.time_limit_s)
+        summary = _summary(names, found.boards, progress=found.progress, power_w=found.power_w)
+        return _answer(context, started, found.method, found.gap, fleet=summary)
     solved = fleets.plan_fleet(
-        context.options,
-        context.board.layouts,
-        request.boards,
-        objective,
-        time_limit_s=request.time_limit_s,
-        deadline_s=request.deadline_s,
+        groups, objective, time_limit_s=request.time_limit_s, deadline_s=request.deadline_s
     )
-    counts: dict[str, int] = {}
-    for each in solved.boards:
-        counts[str(each.layout)] = counts.get(str(each.layout), 0) + 1
-    summary = FleetSummary(
-        layouts=counts,
-        makespan_s=solved.makespan_s,
-        energy_j=solved.energy_j,
-        assignment=tuple((str(each.layout), each.jobs) for each in solved.boards),
-    )
+    summary = _summary(names, solved.boards, makespan_s=solved.makespan_s, energy_j=solved.energy_j)
     return _answer(context, started, solved.method, solved.gap, fleet=summary)
+
+
+def _summary(
+    names: Sequence[str], boards: Sequence[fleets.FleetBoard], **figures: float | None
+) -> FleetSummary:
+    counts = Counter((names[each.group], str(each.layout)) for each in boards)
+    return FleetSummary(
+        layouts=tuple(
+            FleetBoards(board=board, layout=layout, count=count)
+            for (board, layout), count in sorted(counts.items())
+        ),
+        assignment=tuple((str(each.layout), each.jobs) for each in boards),
+        **figures,
+    )
 
 
 def _answer(

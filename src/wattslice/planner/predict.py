@@ -77,9 +77,15 @@ def throttle(dynamic_w: float, idle_w: float, limit_w: float | None) -> float:
 
 
 def steady(
-    table: Table, layout: Layout, uses: Sequence[Use], reference: str, limit_w: float | None
+    table: Table,
+    layout: Layout,
+    uses: Sequence[Use],
+    reference: str,
+    limit_w: float | None,
+    *,
+    base: Table | None = None,
 ) -> Steady:
-    """Predict a steady rate; each slice has one job at most."""
+    """Predict a steady rate; each slice has one job at most. `base`: the reference's own table."""
     dynamic, idle = _dynamic(uses), table.idle(str(layout))
     x = x_low = x_high = 1.0
     if dynamic is not None and idle is not None:
@@ -89,7 +95,7 @@ def steady(
     rates = tuple(_scaled(use.measured.rate, x, x_low, x_high) for use in uses)
     parts = []
     for use, rate in zip(uses, rates, strict=True):
-        alone = table.measured(use.job.workload, reference, neighbours=False)
+        alone = (base or table).measured(use.job.workload, reference, neighbours=False)
         assert alone is not None
         # Under one measurement the ratio is 1 whatever its error.
         same = use.measured is alone and x == 1.0

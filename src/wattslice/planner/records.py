@@ -28,6 +28,15 @@ class JobRequest(Record):
     memory_mib: float | None = Field(default=None, gt=0, description="memory that each asks for")
 
 
+class MoreBoards(Record):
+    """Boards of another kind beside those of the request, with measurements of their own."""
+
+    board: str | None = Field(default=None, description="catalogue name, or cpu:<cores>")
+    boards: int = Field(default=1, ge=1, le=100_000, description="how many such boards")
+    table: str = Field(description="a campaign's folder, or a CSV; rates in the same units")
+    power_limit_w: float | None = Field(default=None, gt=0, description="limit of one board, W")
+
+
 class PlanRequest(Record):
     """A question to the planner."""
 
@@ -35,6 +44,7 @@ class PlanRequest(Record):
     objective: Goal = "throughput"
     board: str | None = Field(default=None, description="catalogue name, or cpu:<cores>")
     boards: int = Field(default=1, ge=1, le=100_000, description="how many such boards")
+    more_boards: tuple[MoreBoards, ...] = ()
     power_limit_w: float | None = Field(default=None, gt=0, description="limit of one board, W")
     deadline_s: float | None = Field(default=None, gt=0, description="longest makespan, s")
     top: int = Field(default=5, ge=1, description="layouts to show")
@@ -98,12 +108,24 @@ class Proposal(Record):
     notes: tuple[str, ...] = ()
 
 
+class FleetBoards(Record):
+    """How many boards of a kind get a layout."""
+
+    board: str
+    layout: str
+    count: int
+
+
 class FleetSummary(Record):
     """Many boards: how often each layout, and which jobs (numbers) on each board's slices."""
 
-    layouts: dict[str, int]
-    makespan_s: float
-    energy_j: float | None
+    layouts: tuple[FleetBoards, ...]
+    makespan_s: float | None = Field(default=None, description="jobs that end")
+    energy_j: float | None = None
+    progress: float | None = Field(
+        default=None, description="jobs that run all the time: reference-seconds per second"
+    )
+    power_w: float | None = None
     assignment: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]
 
 

@@ -3,13 +3,13 @@
 Read from a campaign's tables (parquet or CSV; only `runs` and `slices` are used) or from one CSV
 that anybody can write:
 
-    workload,slice,rate[,rate_low,rate_high,power_w,busy,idle_w,memory_mib,outcome,precision]
+    workload,slice,rate[,rate_unit,rate_low,rate_high,power_w,busy,idle_w,memory_mib,outcome,precision]
 
-`rate` is samples/s of one worker on one such slice; any unit will do as long as a workload keeps to
-it (relative rates, too). `power_w` is the board's mean power while `busy` slices (default 1) of the
-layout run this workload, `idle_w` the board's power with the layout there and idle. `busy` above 1
-says that the slices beside it were at work, so that the rate holds what neighbours cost. A row with
-outcome `oom`, or any other than `ok`, has no rate: the workload does not run there.
+`rate` is samples/s of one worker on one such slice, or in the one `rate_unit` of all rows (relative
+rates, too). `power_w` is the board's mean power while `busy` slices (default 1) of the layout run
+this workload, `idle_w` the board's power with the layout there and idle. `busy` above 1 says that
+the slices beside it were at work, so that the rate holds what neighbours cost. A row with outcome
+`oom`, or any other than `ok`, has no rate: the workload does not run there.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _COLUMNS = {
     "workload",
     "slice",
     "rate",
+    "rate_unit",
     "rate_low",
     "rate_high",
     "power_w",
@@ -76,6 +77,7 @@ class Table:
     precision: str
     cells: dict[tuple[str, str], Cell]
     idle_w: dict[str, Range]  # by layout; "" is any other
+    rate_unit: str = "samples/s"
     board: str | None = None
     power_limit_w: float | None = None
     simulated: bool = False
@@ -165,6 +167,10 @@ def read_csv(path: Path, precision: str | None = None) -> Table:
     if len(precisions) > 1:
         raise TableError(f"{path} has several precisions ({', '.join(precisions)}): choose one")
     table = Table(precisions[0] if precisions else precision or "", {}, {})
+    units = sorted({row["rate_unit"] for row in rows if row.get("rate_unit")})
+    if len(units) > 1:
+        raise TableError(f"{path} has rates in several units: {', '.join(units)}")
+    table.rate_unit = units[0] if units else table.rate_unit
     idle: list[float] = []
     for number, row in enumerate(rows, start=2):
         where = f"{path}, data row {number - 1}"

@@ -89,7 +89,7 @@ def compare(
     figures = [
         _compared(
             "throughput",
-            "samples/s",
+            table.rate_unit,
             rate,
             measured,
             workload=use.job.workload,

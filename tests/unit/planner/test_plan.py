@@ -88,8 +88,8 @@ def test_a_pareto_set_holds_only_what_nothing_beats() -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "fits nowhere with that rate": (
         {"jobs": _jobs("bert-base-8", min_rate=2.0)},
-        "bert-base-8 runs on no slice at 2 samples/s or more (1g: oom, 2g: oom",
-        "bert-base-8 at 1 samples/s on 7g",
+        "bert-base-8 runs on no slice at 2 x 7g or more (1g: oom, 2g: oom",
+        "bert-base-8 at 1 x 7g on 7g",
     ),
     "too many at once": (
         {"jobs": _jobs("mobilenet-64", count=9)},
@@ -148,11 +148,48 @@ def test_a_fleet_says_how_many_boards_get_which_layout() -> None:
     jobs = _jobs("gnn-128", work=600, count=60) + _jobs("bert-base-8", work=900, count=12)
     answer = _plan(jobs=jobs, objective="makespan", boards=6)
     assert answer.fleet is not None
-    assert sum(answer.fleet.layouts.values()) == 6
+    assert sum(each.count for each in answer.fleet.layouts) == 6
     placed = sorted(j for _, slots in answer.fleet.assignment for jobs in slots for j in jobs)
     assert placed == list(range(72))
     assert answer.gap < 0.25  # few jobs per slice: the pooled bound is loose, and says so
     assert "6 x" in text(answer) or "5 x" in text(answer)
+
+
+def test_boards_of_two_kinds_share_the_jobs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faster = tmp_path / "faster.csv"
+    faster.write_text("workload,slice,rate,rate_unit\ngnn-128,full,40,x 7g\ngnn-128,3g,30,x 7g\n")
+    request = tmp_path / "request.yaml"
+    request.write_text(
+        "board: a100-sxm4-40gb\nboards: 2\nobjective: makespan\n"
+        "jobs: [{workload: gnn-128, work: 600, count: 40}, {workload: bert-base-8, work: 60}]\n"
+        f"more_boards: [{{board: h100-sxm5-80gb, table: {faster}}}]\n"
+    )
+    arguments = ["plan", "--table", str(MISO), "--request", str(request)]
+    assert cli.main([*arguments, "--json"]) == 0
+    answer = Plan.model_validate_json(capsys.readouterr().out)
+    assert answer.fleet is not None
+    # bert-base-8 was not measured on the other kind of board.
+    assert {each.board for each in answer.fleet.layouts} == {"a100-sxm4-40gb", "h100-sxm5-80gb"}
+    assert sum(each.count for each in answer.fleet.layouts) == 3
+    fast = next(slots for layout, slots in answer.fleet.assignment if layout == "2x3g")
+    assert sum(map(len, fast)) > 30
+    assert cli.main(arguments) == 0
+    assert "1 x 2x3g of h100-sxm5-80gb" in capsys.readouterr().out
+
+
+def test_jobs_that_run_all_the_time_on_many_boards() -> None:
+    jobs = _jobs("gnn-128", count=7) + _jobs("mobilenet-64", count=3)
+    answer = _plan(jobs=jobs, objective="throughput", boards=3)
+    assert answer.fleet is not None
+    assert (answer.fleet.makespan_s, answer.gap) == (None, pytest.approx(0.0, abs=1e-6))
+    assert "progress" in text(answer)
+    for objective in ("samples-per-joule", "pareto"):
+        with pytest.raises(InfeasibleError, match="one sum over them"):
+            _plan(jobs=jobs, objective=objective, boards=3)
+    with pytest.raises(InfeasibleError, match="14 slices at most on all boards"):
+        _plan(jobs=_jobs("gnn-128", count=15), objective="throughput", boards=2)
 
 
 # --- tables ------------------------------------------------------------------------------------
@@ -272,7 +309,7 @@ def test_exact_names_of_slices_mean_the_boards_own(tmp_path: Path) -> None:
     jobs = _jobs("transformer-16", "gnn-128", "mobilenet-64")
     ours, theirs = _plan(path, jobs=jobs), _plan(jobs=jobs)
     assert ours.proposals == theirs.proposals
-    path.write_text(path.read_text() + "gnn-128,3g,0.7,,,ok\n")
+    path.write_text(path.read_text() + "gnn-128,3g,0.7,,,,ok\n")
     with pytest.raises(TableError, match="gnn-128 is given twice for 3g"):
         _plan(path, jobs=jobs)
 

@@ -17,6 +17,8 @@ from unit.planner.instances import (
 from wattslice.config.layout import Layout
 from wattslice.planner import fleet
 from wattslice.planner.errors import InfeasibleError
+from wattslice.planner.exact import exact_model
+from wattslice.planner.pool import Group
 from wattslice.planner.predict import fixed, steady, timeline
 from wattslice.planner.search import (
     FIXED,
@@ -120,7 +122,7 @@ def test_the_mixed_integer_model_agrees_with_the_search(
 ) -> None:
     found = _best(instance, objective)
     try:
-        solved = fleet.exact_model(
+        solved = exact_model(
             instance.options,
             instance.board.layouts,
             1,
@@ -145,8 +147,8 @@ def test_two_boards_lie_between_the_bound_and_the_pooled_plan(
     instance: Instance, objective: Objective
 ) -> None:
     try:
-        pooled = fleet.plan_fleet(instance.options, instance.board.layouts, 2, objective)
-        exact = fleet.exact_model(instance.options, instance.board.layouts, 2, objective)
+        pooled = fleet.plan_fleet([Group(instance.options, instance.board.layouts, 2)], objective)
+        exact = exact_model(instance.options, instance.board.layouts, 2, objective)
     except InfeasibleError:
         assume(False)
         return
