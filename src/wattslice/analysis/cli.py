@@ -7,7 +7,9 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from wattslice.command import Subparsers, add_command
 
 if TYPE_CHECKING:
     from wattslice.analysis.compare import Change, Comparison
@@ -26,24 +28,23 @@ Holm's method. Exit codes: 0 compared; 1 nothing to compare, or with --check som
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to `wattslice`'s subparsers."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "compare",
-        help="compare two campaigns",
-        description="Compare two campaigns, with the significance of every difference.",
+        run,
+        summary="compare two campaigns",
+        about="Compare two campaigns, with the significance of every difference.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("a", type=Path, metavar="A", help="folder of a campaign, e.g. results/a")
     parser.add_argument("b", type=Path, metavar="B", help="folder of the other campaign")
     parser.add_argument(
         "--confidence", type=float, default=0.95, metavar="LEVEL", help="0.5 to 1 (default 0.95)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON on stdout, no table")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that loads nothing")
     parser.add_argument("--check", action="store_true", help="exit with 1 if something is worse")
-    parser.set_defaults(func=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from wattslice.boards.base import Board
 from wattslice.boards.errors import BoardError
+from wattslice.command import Subparsers, add_command
 from wattslice.measure.meter import Meter
 from wattslice.records.energy import EnergyResult
 
@@ -40,14 +41,15 @@ is the command's own (128 + n when signal n ended it); 2 means that nothing was 
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to `wattslice`'s subparsers."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "measure",
-        help="measure the energy of a command",
-        description="Run a command and print the energy of the boards that it ran on.",
+        run,
+        summary="measure the energy of a command",
+        about="Run a command and print the energy of the boards that it ran on.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--board",
@@ -58,10 +60,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--rate-hz", type=float, default=10.0, metavar="HZ", help="samples a second (default 10)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON on stdout, no table")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON to a file too")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND …")
-    parser.set_defaults(func=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

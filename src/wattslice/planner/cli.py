@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from wattslice.command import Subparsers, add_command, print_json
 
 if TYPE_CHECKING:
     from wattslice.planner.records import Figure, JobRequest, Plan, PlanRequest
@@ -24,15 +25,16 @@ A job is WORKLOAD[=SAMPLES][xCOUNT][@MIN_RATE]. Jobs without SAMPLES run all the
 exit codes: 0 planned, 1 no layout meets the request (it says why and what is nearest), 2 usage"""
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command; its `func` takes the arguments."""
-    parser = subparsers.add_parser(
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the command to `wattslice`'s subparsers."""
+    parser = add_command(
+        subparsers,
         "plan",
-        help="rank the layouts of a board for given jobs, from measurements",
-        description="Rank the layouts of a board for given jobs, from measured solo and fill runs "
+        run,
+        summary="rank the layouts of a board for given jobs, from measurements",
+        about="Rank the layouts of a board for given jobs, from measured solo and fill runs "
         "or a table of them. Nothing is run. See docs/planner.md.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--table",
@@ -58,8 +60,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--power-limit-w", type=float, metavar="W", help="limit of one board")
     parser.add_argument("--deadline-s", type=float, metavar="S", help="longest makespan")
     parser.add_argument("--top", type=int, metavar="N", help="layouts to show (default 5)")
-    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
-    parser.set_defaults(func=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     except InfeasibleError as error:
         print(f"wattslice plan: {error}", file=sys.stderr)
         if arguments.json:
-            print(json.dumps({"reasons": error.reasons, "nearest": error.nearest}, indent=2))
+            print_json({"reasons": error.reasons, "nearest": error.nearest})
         return NO
     except ValidationError as error:
         first = error.errors()[0]

@@ -6,11 +6,10 @@ Exit codes: 0 everything holds, 1 something does not (named), 2 wrong usage or n
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from wattslice.command import Subparsers, add_command, answer
 
 if TYPE_CHECKING:
     from wattslice.provenance.tree import Node
@@ -40,9 +39,9 @@ examples:
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
-    """Add the commands; each sets `func(args) -> int`."""
-    trace = _add(
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the commands to `wattslice`'s subparsers."""
+    trace = add_command(
         subparsers,
         "trace",
         _trace,
@@ -50,11 +49,11 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         about="Walk from a table row, an entry of the analysis, a figure, a number of the report "
         "or a run back to config, code, environment, board and raw samples; make it again from the "
         "raw samples and compare; say whether each digest still holds.",
-        examples=_TRACE,
+        epilog=f"{_TRACE}\n{_EXIT_CODES}",
     )
     trace.add_argument("target", metavar="PATH[#ENTRY|?COLUMN=VALUE&…]", help="what to trace")
 
-    verify = _add(
+    verify = add_command(
         subparsers,
         "verify",
         _verify,
@@ -62,7 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         about="Check the sha256 of every file of a campaign (or of an unpacked archive) and every "
         "digest in its records, then make metrics, tables, ratios, figures and report again from "
         "the raw samples and compare.",
-        examples=_VERIFY,
+        epilog=f"{_VERIFY}\n{_EXIT_CODES}",
     )
     verify.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="e.g. results/default")
     how = verify.add_mutually_exclusive_group()
@@ -76,14 +75,14 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="compare tables, analysis, figures and report with those of another folder instead",
     )
 
-    archive = _add(
+    archive = add_command(
         subparsers,
         "archive",
         _archive,
         summary="pack a campaign so that others can make its results again",
         about="Pack a finished campaign with a manifest, its code, and a script that makes its "
         "results again without a GPU.",
-        examples=_ARCHIVE,
+        epilog=f"{_ARCHIVE}\n{_EXIT_CODES}",
     )
     archive.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="e.g. results/default")
     kind = archive.add_mutually_exclusive_group()
@@ -105,27 +104,6 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     archive.add_argument(
         "-o", "--out", type=Path, required=True, metavar="FILE", help="archive to write, .tar.gz"
     )
-
-
-def _add(
-    subparsers: argparse._SubParsersAction[Any],
-    name: str,
-    func: Callable[[argparse.Namespace], int],
-    *,
-    summary: str,
-    about: str,
-    examples: str,
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        name,
-        help=summary,
-        description=about,
-        epilog=f"{examples}\n{_EXIT_CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(func=func)
-    return parser
 
 
 def _trace(arguments: argparse.Namespace) -> int:
@@ -163,10 +141,7 @@ def _archive(arguments: argparse.Namespace) -> int:
     try:
         manifest = pack(arguments.campaign, arguments.out, arguments.kind)
     except ArchiveError as error:
-        if arguments.json:
-            print(json.dumps({"error": str(error)}))
-        else:
-            print(f"not packed:\n{error}", file=sys.stderr)
+        answer(arguments, {"error": str(error)}, f"not packed:\n{error}", failed=True)
         return FAILS
     facts = {
         "archive": str(arguments.out),
@@ -175,11 +150,9 @@ def _archive(arguments: argparse.Namespace) -> int:
         "files": len(manifest.files),
         "bytes": arguments.out.stat().st_size,
     }
-    if arguments.json:
-        print(json.dumps(facts))
-    else:
-        size = facts["bytes"] / 1e6
-        print(f"{arguments.out}: {len(manifest.files)} files, {size:.1f} MB ({manifest.kind})")
+    size = facts["bytes"] / 1e6
+    text = f"{arguments.out}: {len(manifest.files)} files, {size:.1f} MB ({manifest.kind})"
+    answer(arguments, facts, text)
     return HOLDS
 
 
@@ -187,20 +160,13 @@ def _show(arguments: argparse.Namespace, node: Node) -> int:
     from wattslice.provenance.tree import render
 
     failures = list(node.failures())
-    if arguments.json:
-        print(json.dumps(node.as_json(), indent=2, default=str))
-    else:
-        print(render(node))
-        print()
-        for failure in failures:
-            print(f"does not hold: {failure.label}: {failure.text}")
-        print("everything holds" if not failures else f"{len(failures)} statements do not hold")
+    lines = [f"does not hold: {failure.label}: {failure.text}" for failure in failures]
+    last = f"{len(failures)} statements do not hold" if failures else "everything holds"
+    answer(arguments, node.as_json(), "\n".join([render(node), "", *lines, last]))
     return FAILS if failures else HOLDS
 
 
 def _usage(arguments: argparse.Namespace, error: object) -> int:
-    if arguments.json:
-        print(json.dumps({"error": str(error)}))
-    else:
-        print(f"wattslice {arguments.command}: {error}", file=sys.stderr)
+    text = f"wattslice {arguments.command}: {error}"
+    answer(arguments, {"error": str(error)}, text, failed=True)
     return USAGE

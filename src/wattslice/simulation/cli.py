@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wattslice.command import Subparsers, add_command
 from wattslice.simulation.boards import catalogue
 from wattslice.simulation.control import Control
 from wattslice.simulation.errors import SimulationError
@@ -39,17 +40,18 @@ code is the command's own; 2 means that the simulation could not be set up.
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Adds the command to ``wattslice``'s subparsers."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "simulate",
-        help="run a command on simulated GPU boards",
-        description="Runs a command on simulated GPU boards (a stand-in for NVML).",
+        run,
+        summary="run a command on simulated GPU boards",
+        about="Runs a command on simulated GPU boards (a stand-in for NVML).",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        with_json=False,
     )
     add_arguments(parser)
-    parser.set_defaults(func=run)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
+
+from wattslice.command import Subparsers, add_command, answer
 
 DEFAULT_CONFIG = Path("config/config.yaml")
 
 
-def add_parser(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
-) -> argparse.ArgumentParser:
-    """Add the command to the program's sub-commands; its `func` takes the arguments."""
-    parser = subparsers.add_parser(
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the command to `wattslice`'s subparsers."""
+    parser = add_command(
+        subparsers,
         "workloads",
-        help="list a config's workloads with parameter counts",
-        description="List the workloads of a config: model, task, data, batch and number of "
+        run,
+        summary="list a config's workloads with parameter counts",
+        about="List the workloads of a config: model, task, data, batch and number of "
         "parameters, counted without allocating the model.",
         epilog="exit codes: 0 all can be built, 1 some cannot (named), 2 no usable config. "
         "Example: wattslice workloads --config config/config.yaml --json",
@@ -33,9 +34,6 @@ def add_parser(
     parser.add_argument(
         "--flops", action="store_true", help="count the operations of a sample's forward pass, too"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
-    parser.set_defaults(func=run)
-    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,8 +51,5 @@ def run(arguments: argparse.Namespace) -> int:
     entries = catalogue(
         {name: definition(campaign, name) for name in campaign.workloads}, arguments.flops
     )
-    if arguments.json:
-        print(json.dumps({"workloads": [entry.model_dump() for entry in entries]}, indent=2))
-    else:
-        print(table(entries))
+    answer(arguments, {"workloads": [entry.model_dump() for entry in entries]}, table(entries))
     return 1 if any(entry.error for entry in entries) else 0

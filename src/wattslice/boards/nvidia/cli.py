@@ -6,15 +6,15 @@ Exit codes: 0 done, 1 no board or an impossible layout, 2 wrong usage.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from wattslice.boards.errors import BoardError, BoardNotFoundError, LayoutImpossibleError
 from wattslice.boards.nvidia import parted_cli
 from wattslice.boards.nvidia.mig import catalogue, planner
 from wattslice.boards.nvidia.mig.geometry import Geometry, GiProfile, Placed
+from wattslice.command import Subparsers, add_command, answer, print_json
 from wattslice.config.layout import Layout, LayoutSyntaxError
 
 if TYPE_CHECKING:
@@ -28,23 +28,22 @@ USAGE = 2
 _EXIT_CODES = "exit codes: 0 done, 1 no such board or impossible layout, 2 wrong usage"
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the commands to a parser's subparsers; each sets `func(args) -> int`."""
-    boards = _add(
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the commands to `wattslice`'s subparsers."""
+    add_command(
         subparsers,
         "boards",
         _boards,
-        "Show the boards of this machine: identity, MIG mode, slices, sensors.",
-        "example: python -m wattslice boards --json",
+        summary="Show the boards of this machine: identity, MIG mode, slices, sensors.",
+        epilog=_epilog("boards --json"),
     )
-    _json(boards)
 
-    layouts = _add(
+    layouts = add_command(
         subparsers,
         "layouts",
         _layouts,
-        "List all maximal layouts of a board with every way to place them.",
-        "example: python -m wattslice layouts --board a100-sxm4-80gb --json",
+        summary="List all maximal layouts of a board with every way to place them.",
+        epilog=_epilog("layouts --board a100-sxm4-80gb --json"),
     )
     _board(layouts)
     layouts.add_argument(
@@ -52,7 +51,6 @@ def add_parser(subparsers: Any) -> None:
         action="store_true",
         help="also with double-memory, media (+me, -me) and graphics (+gfx) profiles",
     )
-    _json(layouts)
 
     layout = subparsers.add_parser(
         "layout",
@@ -61,56 +59,37 @@ def add_parser(subparsers: Any) -> None:
         epilog="example: python -m wattslice layout check 4g+2g+1g --board h200-sxm-141gb",
     )
     actions = layout.add_subparsers(dest="layout_command", required=True)
-    check = _add(
+    check = add_command(
         actions,
         "check",
         _check,
-        "Say whether a layout can exist on a board, and where its slices lie.",
-        "example: python -m wattslice layout check 4g+2g+1g --board h200-sxm-141gb",
+        summary="Say whether a layout can exist on a board, and where its slices lie.",
+        epilog=_epilog("layout check 4g+2g+1g --board h200-sxm-141gb"),
     )
     check.add_argument("layout", metavar="LAYOUT", help="e.g. 4g+2g+1g, 2x3g, 7x1g, 1g+me+3g, full")
     _board(check)
-    _json(check)
-    read = _add(
+    read = add_command(
         actions,
         "read",
         parted_cli.read,
-        "Print what a label of a mig-parted file means on a board, as a campaign writes it.",
-        "example: python -m wattslice layout read mig.yaml all-balanced --board h200-sxm-141gb",
+        summary="Print what a label of a mig-parted file means on a board, as a campaign has it.",
+        epilog=_epilog("layout read mig.yaml all-balanced --board h200-sxm-141gb"),
     )
     read.add_argument("file", metavar="FILE", help="mig-parted file, version v1")
     read.add_argument("label", metavar="LABEL", help="a key of mig-configs, e.g. all-balanced")
     _board(read, required=False)
-    _json(read)
-    _add(
+    add_command(
         actions,
         "export",
         parted_cli.export,
-        "Print the present state of this machine's boards as a mig-parted file.",
-        "example: python -m wattslice layout export > mig.yaml",
+        summary="Print the present state of this machine's boards as a mig-parted file.",
+        epilog=_epilog("layout export > mig.yaml"),
+        with_json=False,
     )
 
 
-def _add(
-    subparsers: Any,
-    name: str,
-    func: Callable[[argparse.Namespace], int],
-    about: str,
-    example: str,
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        name,
-        help=about,
-        description=about,
-        epilog=f"{example}\n{_EXIT_CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(func=func)
-    return parser
-
-
-def _json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
+def _epilog(example: str) -> str:
+    return f"example: python -m wattslice {example}\n{_EXIT_CODES}"
 
 
 def _board(parser: argparse.ArgumentParser, required: bool = True) -> None:
@@ -141,7 +120,7 @@ def _boards(args: argparse.Namespace) -> int:
         reason = "no NVIDIA board: NVML lists none that this process may use"
     found.append(_describe(CpuBoard()))
     if args.json:
-        _print_json({"boards": found, "no_nvidia_board": reason})
+        print_json({"boards": found, "no_nvidia_board": reason})
         return OK
     for board in found:
         _print_board(board)
@@ -248,7 +227,7 @@ def _layouts(args: argparse.Namespace) -> int:
     found = planner.layouts(geometry, profiles)
     placed_sets = sum(map(len, found.values()))
     if args.json:
-        _print_json(
+        print_json(
             {
                 "board": geometry.board,
                 "source": geometry.source,
@@ -318,7 +297,7 @@ def _check(args: argparse.Namespace) -> int:
         plan = None if layout.slices == ("full",) else planner.plan(geometry, layout)
     except LayoutImpossibleError as error:
         if args.json:
-            _print_json(
+            print_json(
                 {
                     "layout": error.layout,
                     "possible": False,
@@ -333,7 +312,7 @@ def _check(args: argparse.Namespace) -> int:
         return _fail(args, error)
     instances = () if plan is None else plan.instances
     if args.json:
-        _print_json(
+        print_json(
             {
                 "layout": str(layout),
                 "possible": True,
@@ -356,12 +335,5 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _fail(args: argparse.Namespace, error: Exception, code: int = NO) -> int:
-    if args.json:
-        _print_json({"error": str(error)})
-    else:
-        print(error, file=sys.stderr)
+    answer(args, {"error": str(error)}, str(error), failed=True)
     return code
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from wattslice.boards.errors import BoardError, BoardNotFoundError
 from wattslice.boards.nvidia.mig import catalogue, parted
+from wattslice.command import answer
 from wattslice.config.layout import Layout
 
 OK, NO = 0, 1
@@ -71,8 +71,5 @@ def _instances(slices: Sequence[object]) -> list[str]:
 
 
 def _answer(args: argparse.Namespace, data: object, text: str, code: int) -> int:
-    if args.json:
-        print(json.dumps(data, indent=2))
-    else:
-        print(text, file=sys.stderr if code else sys.stdout)
+    answer(args, data, text, failed=code != OK)
     return code
