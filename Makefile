@@ -14,8 +14,8 @@ test: $(VENV)/.dev-installed crate-tools ## every check that CI runs
 	$(MAKE) --no-print-directory lint
 	pytest
 
-test-slurm: $(VENV)/.dev-installed ## a campaign on a real SLURM on the loopback (Debian, root)
-	pytest tests/slurm
+test-slurm: $(VENV)/.dev-installed ## campaigns on a real SLURM, installed if missing (Debian, root)
+	WATTSLICE_TEST_SLURM=required pytest tests/slurm
 
 lint: $(VENV)/.dev-installed
 	ruff check .

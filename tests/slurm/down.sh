@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Ends the cluster of up.sh: jobs first, then the daemons whose process ids it wrote down.
-folder=${WATTSLICE_SLURM_DIR:?set it to the folder that up.sh was given}
+run=/run/wattslice-slurm
+[ -d "$run" ] || exit 0
+folder=$(cat "$run/folder")
 
 # A daemon that was killed may stay as a zombie, which is as good as gone.
 runs() {
@@ -24,7 +26,7 @@ end() {
 }
 
 # Steps outlive the daemon that started them, so they are cancelled while it is there.
-control=$(cat "$folder/run/slurmctld.pid" 2>/dev/null)
+control=$(cat "$run/slurmctld.pid" 2>/dev/null)
 if [ -n "$control" ] && runs "$control" slurmctld; then
   jobs=$(timeout 10 squeue -h -o %A 2>/dev/null | sort -u)
   # shellcheck disable=SC2086
@@ -34,12 +36,12 @@ if [ -n "$control" ] && runs "$control" slurmctld; then
     sleep 0.25
   done
 fi
-for file in "$folder"/run/slurmd-*.pid; do
+for file in "$run"/slurmd-*.pid; do
   end "$file" slurmd
 done
-end "$folder/run/slurmctld.pid" slurmctld
-end "$folder/run/munged.pid" munged
+end "$run/slurmctld.pid" slurmctld
+end "$run/munged.pid" munged
 for file in slurm.conf gres.conf; do
   [ "$(readlink "/etc/slurm/$file")" = "$folder/etc/$file" ] && rm -f "/etc/slurm/$file"
 done
-exit 0
+rm -rf "$run"

@@ -1,62 +1,78 @@
 #!/usr/bin/env bash
-# A real SLURM cluster on this machine's loopback, for tests: munge, slurmctld and three slurmd.
+# A real SLURM cluster on this machine's loopback, for tests: munge, slurmctld and five slurmd.
 #
-#   WATTSLICE_SLURM_DIR=/tmp/somewhere tests/slurm/up.sh
+#   WATTSLICE_SLURM_DIR=/tmp/somewhere tests/slurm/up.sh [--install]
 #
-# Needs root and Debian; installs the packages that are missing. Calling it again gives a clean
-# cluster. Nodes n1 and n2 make the partition `gpu`, n3 is `spare`. Every node has one board cut
-# into 3g+2x1g. What a node's environment is (simulated board, UUIDs of its slices) is read from
-# the file `node-NAME.env` in the folder by the task prolog, and may be written at any time.
+# Needs root and Debian; --install gets the packages that are missing. Calling it again gives a
+# clean cluster. Exit code 77: this machine cannot have one, for the reason on stderr.
+#
+#   partition  nodes  devices of each       for
+#   gpu        n1 n2  3g.40gb:1 1g.10gb:2   campaigns on boards that are cut
+#   spare      n3     3g.40gb:1 1g.10gb:2   faults, beside them
+#   night      n4 n5  a100:1                whole boards, pre-empted (requeued) by urgent
+#
+# What a node's environment is (simulated board, UUIDs of its slices) is read from the file
+# node-NAME.env in the folder by the task prolog, and may be written at any time.
 set -euo pipefail
 folder=${WATTSLICE_SLURM_DIR:?set it to a folder of its own}
 here=$(cd "$(dirname "$0")" && pwd)
-nodes=(n1 n2 n3)
+run=/run/wattslice-slurm # what down.sh needs, wherever the folder was and whether it is there
+cut=(n1 n2 n3)
+whole=(n4 n5)
 
-[ "$(id -u)" = 0 ] || { echo "needs root: daemons, device nodes and /etc/slurm" >&2; exit 77; }
-missing=0
+cannot() {
+  echo "$1" >&2
+  exit 77
+}
+
+[ "$(id -u)" = 0 ] || cannot "needs root, for daemons, device nodes and /etc/slurm"
+missing=
 for command in munged slurmctld slurmd sbatch; do
-  command -v "$command" >/dev/null || missing=1
+  command -v "$command" >/dev/null || missing=$command
 done
-if [ "$missing" = 1 ]; then
-  command -v apt-get >/dev/null || { echo "needs Debian's packages (no apt-get)" >&2; exit 77; }
+if [ -n "$missing" ]; then
+  [ "${1:-}" = --install ] || cannot "there is no $missing (up.sh --install gets it)"
+  command -v apt-get >/dev/null || cannot "needs Debian's packages, and there is no apt-get"
   apt-get -qq update
   DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
     munge slurmctld slurmd slurm-client slurm-wlm-basic-plugins >/dev/null
 fi
 
-# A cluster that an earlier test run left, here or in another folder, is ended first.
-earlier=$(readlink /etc/slurm/slurm.conf || true)
-case $earlier in
-  */etc/slurm.conf) WATTSLICE_SLURM_DIR=${earlier%/etc/slurm.conf} "$here/down.sh" ;;
-esac
-WATTSLICE_SLURM_DIR=$folder "$here/down.sh"
+# A cluster that an earlier test run left, maybe with another folder, is ended first.
+"$here/down.sh"
 for file in slurm.conf gres.conf; do
-  if [ -e "/etc/slurm/$file" ] && [ ! -L "/etc/slurm/$file" ]; then
-    echo "/etc/slurm/$file is not ours: this machine has a SLURM of its own" >&2
-    exit 77
-  fi
+  [ -e "/etc/slurm/$file" ] && cannot "/etc/slurm/$file is there: this machine has a SLURM of its own"
 done
-rm -rf "$folder"/{etc,state,log,run,dev,spool}
-mkdir -p "$folder"/{etc,state,log,run,dev} /etc/slurm
+rm -rf "$folder"/{etc,state,log,dev,spool}
+mkdir -p "$folder"/{etc,state,log,dev} /etc/slurm "$run"
+echo "$folder" >"$run/folder"
 host=$(hostname -s)
 
 # SLURM gives out character devices by their number; plain files get no CUDA_VISIBLE_DEVICES.
 port=16830
 : >"$folder/etc/gres.conf"
 : >"$folder/etc/nodes.conf"
-for node in "${nodes[@]}"; do
+node() { # NAME GRES
   port=$((port + 1))
-  mkdir -p "$folder/spool/$node"
-  for index in 0 1 2; do
-    mknod -m 666 "$folder/dev/$node-slice$index" c 1 3
-  done
-  cat >>"$folder/etc/gres.conf" <<CONF
-NodeName=$node Name=gpu Type=3g.40gb File=$folder/dev/$node-slice0
-NodeName=$node Name=gpu Type=1g.10gb File=$folder/dev/$node-slice[1-2]
-CONF
+  mkdir -p "$folder/spool/$1"
   cat >>"$folder/etc/nodes.conf" <<CONF
-NodeName=$node NodeHostname=$host NodeAddr=127.0.0.1 Port=$port CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=64000 Gres=gpu:3g.40gb:1,gpu:1g.10gb:2
+NodeName=$1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$port CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=64000 Gres=$2
 CONF
+}
+devices() { # NODE TYPE FIRST LAST
+  for index in $(seq "$3" "$4"); do
+    mknod -m 666 "$folder/dev/$1-device$index" c 1 3
+  done
+  echo "NodeName=$1 Name=gpu Type=$2 File=$folder/dev/$1-device[$3-$4]" >>"$folder/etc/gres.conf"
+}
+for name in "${cut[@]}"; do
+  node "$name" gpu:3g.40gb:1,gpu:1g.10gb:2
+  devices "$name" 3g.40gb 0 0
+  devices "$name" 1g.10gb 1 2
+done
+for name in "${whole[@]}"; do
+  node "$name" gpu:a100:1
+  devices "$name" a100 0 0
 done
 
 cat >"$folder/etc/slurm.conf" <<CONF
@@ -69,8 +85,8 @@ AuthType=auth/munge
 CredType=cred/munge
 StateSaveLocation=$folder/state
 SlurmdSpoolDir=$folder/spool/%n
-SlurmctldPidFile=$folder/run/slurmctld.pid
-SlurmdPidFile=$folder/run/slurmd-%n.pid
+SlurmctldPidFile=$run/slurmctld.pid
+SlurmdPidFile=$run/slurmd-%n.pid
 SlurmctldLogFile=$folder/log/slurmctld.log
 SlurmdLogFile=$folder/log/slurmd-%n.log
 TaskProlog=$folder/etc/task-prolog.sh
@@ -84,17 +100,26 @@ MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=1
+# Jobs of night make room for those of urgent; then they may start again at once, not only
+# when the credential of their first start has expired (two minutes).
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+AuthInfo=cred_expire=10
+# This machine may be busy with other things.
+MessageTimeout=60
 # A node says that it has 4 cores, whatever this machine has.
 SlurmdParameters=config_overrides
 DefMemPerCPU=500
 EnforcePartLimits=ANY
-ReturnToService=2
+ReturnToService=1
 # squeue must still know of jobs that have ended.
 MinJobAge=3600
 KillWait=2
 GresTypes=gpu
-PartitionName=gpu Nodes=n1,n2 LLN=YES Default=YES MaxTime=60 State=UP
-PartitionName=spare Nodes=n3 MaxTime=60 State=UP
+PartitionName=gpu Nodes=n1,n2 LLN=YES Default=YES MaxTime=60 State=UP PreemptMode=OFF
+PartitionName=spare Nodes=n3 MaxTime=60 State=UP PreemptMode=OFF
+PartitionName=night Nodes=n4,n5 MaxTime=60 State=UP PriorityTier=1
+PartitionName=urgent Nodes=n4,n5 MaxTime=60 State=UP PriorityTier=2 PreemptMode=OFF
 include $folder/etc/nodes.conf
 CONF
 cat >"$folder/etc/task-prolog.sh" <<CONF
@@ -131,17 +156,17 @@ fi
 install -d -o munge -g munge -m 755 /run/munge
 if ! munge -n 2>/dev/null | unmunge >/dev/null 2>&1; then
   runuser -u munge -- /usr/sbin/munged --force
-  cp /run/munge/munged.pid "$folder/run/munged.pid"
+  cp /run/munge/munged.pid "$run/munged.pid"
 fi
 
 slurmctld -c
-for node in "${nodes[@]}"; do
-  slurmd -N "$node"
+for name in "${cut[@]}" "${whole[@]}"; do
+  slurmd -N "$name"
 done
 # The daemons go to the background before they can fail, so ask the cluster itself.
-for _ in $(seq 80); do
-  ready=$(timeout 5 sinfo -h -N -o %t 2>/dev/null | grep -c '^idle$' || true)
-  if [ "$ready" = "${#nodes[@]}" ]; then
+for _ in $(seq 240); do
+  idle=$(timeout 30 sinfo -h -N -o '%N %t' 2>/dev/null | sort -u | grep -c ' idle$' || true)
+  if [ "$idle" = $((${#cut[@]} + ${#whole[@]})) ]; then
     echo "slurm is up: $(sinfo -h -o '%P %N %G' | tr '\n' ';')"
     exit 0
   fi
