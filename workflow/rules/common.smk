@@ -108,8 +108,22 @@ def script_code(name):
 
 def run_memory(wildcards, attempt):
     """Memory of the host (MB) for a run's processes; more after a failure, as it may be that."""
-    workers = len(run_of(wildcards).spec.assignments)
-    return (2000 + 4000 * workers) * attempt
+    return workers_memory(len(run_of(wildcards).spec.assignments)) * attempt
+
+
+def workers_memory(workers):
+    return 2000 + 4000 * workers
+
+
+def validation_memory(wildcards, attempt):
+    """As of a run with a worker for each job that is placed, as no layout gives it more."""
+    jobs = CAMPAIGN.config.plan.jobs or CAMPAIGN.workloads
+    return workers_memory(len(jobs)) * attempt
+
+
+def validation_minutes(wildcards):
+    plan = CAMPAIGN.config.plan
+    return (1 + plan.random) * plan.repeats * CAMPAIGN.longest_run_min
 
 
 def claims_digests(wildcards):
@@ -202,7 +216,7 @@ def check_cluster():
     from wattslice.cluster.start import ClusterProblem, check_start
 
     try:
-        for remark in check_start(workflow, CAMPAIGN.config.board.mig):
+        for remark in check_start(workflow, CAMPAIGN.config.board):
             print(f"note: {remark}")
     except ClusterProblem as error:
         raise WorkflowError(f"the cluster cannot run this campaign:\n{error}")

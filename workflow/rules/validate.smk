@@ -13,6 +13,8 @@ rule validate:
     threads: whole_machine
     resources:
         board=1,
+        mem_mb=validation_memory,
+        runtime=validation_minutes,
     params:
         train_code=CAMPAIGN.train_code,
         code=script_code("validate.py"),

@@ -9,10 +9,16 @@ from typing import Any
 
 from wattslice.cluster.gres import GRES, Gres, has, parse_gres
 from wattslice.cluster.nodes import Cluster, Node
+from wattslice.config.models import BoardConfig
 
 # Rules that measure: no other job may decide what they run on or when they end.
-MEASURING = ("train", "idle", "partition")
+MEASURING = ("train", "idle", "partition", "validate")
 _EXCLUSIVE = "--exclusive"
+_PREEMPTED = {
+    "CANCEL": "cancelled for others, and SLURM's plugin then waits for them for ever: when all "
+    "other jobs have ended, interrupt Snakemake and call it again",
+    "SUSPEND": "suspended for others amid a measurement, which then fails its checks",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,7 @@ class JobRequest:
     memory_mib: int | None = None
     runtime_min: int | None = None
     extra: str = ""
+    board: bool = False  # the rule works on a board
 
     @property
     def exclusive(self) -> bool:
@@ -41,6 +48,7 @@ class Submission:
     first_check_s: int = 40
     array_rules: tuple[str, ...] = ()
     grouped_rules: tuple[str, ...] = ()
+    requeue: bool | None = None  # None: as the cluster does by itself
 
 
 def requests_of(jobs: Iterable[Any]) -> Counter[JobRequest]:
@@ -61,18 +69,24 @@ def _request(job: Any) -> JobRequest:
 
     return JobRequest(
         rule=job.rule.name,
-        gres=text("gres") or "",
+        gres=text("gres") or _devices(number("gpu"), text("gpu_model")),
         partition=text("slurm_partition"),
         constraint=text("constraint"),
         cpus=number("cpus_per_task") or int(job.threads),
         memory_mib=number("mem_mb"),
         runtime_min=number("runtime"),
         extra=text("slurm_extra") or "",
+        board=bool(number("board")),
     )
 
 
+def _devices(count: int | None, kind: str | None) -> str:
+    """The gres that the resources `gpu` and `gpu_model` amount to."""
+    return ":".join(filter(None, ("gpu", kind, str(count)))) if count else ""
+
+
 def problems(
-    requests: Iterable[JobRequest], cluster: Cluster, submission: Submission, mig: str
+    requests: Iterable[JobRequest], cluster: Cluster, submission: Submission, board: BoardConfig
 ) -> Iterator[str]:
     """Everything for which a job would be refused, wait for ever or measure the wrong thing."""
     yield from _watching(cluster, submission)
@@ -86,7 +100,20 @@ def problems(
             yield f"rule {rule} must not be in a group: one board runs one job at a time"
     for request in requests:
         yield from _of_request(request, cluster)
-        if mig == "managed" and request.rule in MEASURING and not request.exclusive:
+        mode = cluster.preemption.get(_partition(request, cluster))
+        requeues = cluster.requeues if submission.requeue is None else submission.requeue
+        if mode == "REQUEUE" and not requeues:
+            yield (
+                f"rule {request.rule}: jobs of partition {_partition(request, cluster)} may be "
+                "pre-empted, and SLURM's plugin waits for ever for one that is not started again; "
+                "add --slurm-requeue, or ask for another partition"
+            )
+        if board.kind == "nvidia" and request.board and not request.gres:
+            yield (
+                f"rule {request.rule} works on a board and asks for no gres: add it in the profile "
+                f"under set-resources: {request.rule}: gres (docs/slurm.md)"
+            )
+        if board.mig == "managed" and request.rule in MEASURING and not request.exclusive:
             yield (
                 f"rule {request.rule}: config key 'board.mig' is 'managed', which re-partitions "
                 "the board under all jobs of the node, and the job does not ask for the node with "
@@ -112,6 +139,11 @@ def _watching(cluster: Cluster, submission: Submission) -> Iterator[str]:
         )
 
 
+def _partition(request: JobRequest, cluster: Cluster) -> str:
+    """The partitions that a job may come to, comma-separated; empty: not known."""
+    return request.partition or cluster.default_partition or ""
+
+
 def _of_request(request: JobRequest, cluster: Cluster) -> Iterator[str]:
     name = f"rule {request.rule}"
     if request.gres and not GRES.match(request.gres):
@@ -121,8 +153,8 @@ def _of_request(request: JobRequest, cluster: Cluster) -> Iterator[str]:
             "from the cluster's administrator, see docs/slurm.md)"
         )
         return
-    asked = request.partition or cluster.default_partition
-    partitions = set((asked or "").split(",")) - {""}
+    asked = _partition(request, cluster)
+    partitions = set(asked.split(",")) - {""}
     unknown = sorted(partitions - set(cluster.partitions))
     if unknown:
         yield (
@@ -197,12 +229,16 @@ def _listed(text: Any) -> Any:
 
 
 def remarks(requests: Iterable[JobRequest], cluster: Cluster) -> Iterator[str]:
-    """What is no fault and should be known: nodes that are closed, boards that are cut unlike."""
+    """What is no fault and should be known: closed nodes, boards cut unlike, pre-emption."""
+    for name in dict.fromkeys(_partition(request, cluster) for request in requests):
+        said = _PREEMPTED.get(cluster.preemption.get(name, ""))
+        if said:
+            yield f"jobs of partition {name} may be {said} (docs/slurm.md, pre-emption)"
     wanted = {r.gres: r for r in requests if r.gres and r.rule == "train" and GRES.match(r.gres)}
     seen: set[str] = set()
     for request in wanted.values():
         (gres,) = parse_gres(request.gres)
-        partitions = (request.partition or cluster.default_partition or "").split(",")
+        partitions = _partition(request, cluster).split(",")
         nodes = [n for n in cluster.nodes if n.partition in partitions and has(n.gres, gres)]
         closed = [n for n in nodes if not n.open and n.name not in seen]
         for node in closed:

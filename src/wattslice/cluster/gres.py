@@ -1,7 +1,7 @@
 """Generic resources of SLURM: from a run's slices to what its job asks for, and back.
 
-Profiles call `ask` in an expression, so that the names that a site gives to its slices stand in
-the profile alone and the rules know nothing of them.
+Profiles call these functions in expressions, so that the names that a site gives to its slices
+stand in the profile alone and the rules know nothing of them.
 """
 
 from __future__ import annotations
@@ -41,32 +41,47 @@ class Gres:
         return ":".join(filter(None, (self.name, self.type, str(self.count))))
 
 
-def ask(
-    wildcards: Wildcards,
-    names: Mapping[str, str | None],
-    *,
-    whole: bool = False,
-    resource: str = "gpu",
-) -> str:
+def ask(wildcards: Wildcards, names: Mapping[str, str | None], *, resource: str = "gpu") -> str:
     """The `gres` of a job: as many slices of its kind as the run keeps busy.
 
     `names` gives the cluster's type of each slice as the campaign writes it ('1g': '1g.10gb').
     An exact name (1g.10gb) needs no entry; an empty type asks for a device of any type, and None
-    for no device at all (`full` of a campaign on CPUs). `whole` asks for all slices of the layout,
-    so that nobody else is on the board. Slices of several kinds can only be asked for without a
-    type, as SLURM's plugin takes one resource per job.
+    for no device at all (`full` of a campaign on CPUs). Without a run (no wildcard `placement`) it
+    is all slices of the layout. Slices of several kinds can only be asked for without a type, as
+    SLURM's plugin takes one resource per job.
 
     Raises GresError for a slice without a name.
     """
-    layout = Layout.parse(wildcards.layout)
-    placement = None if whole else getattr(wildcards, "placement", None)
-    kinds = Counter(_type(kind, names) for kind in busy_slices(layout, placement))
-    kinds.pop(None, None)
+    kinds = _kinds(wildcards, getattr(wildcards, "placement", None), names)
     if not kinds:
         return ""
-    count = sum(kinds.values())
-    only = next(iter(kinds)) if len(kinds) == 1 else None
-    return str(Gres(resource, only or None, count))
+    return str(Gres(resource, _common(kinds) or None, sum(kinds.values())))
+
+
+def all_slices(wildcards: Wildcards) -> int:
+    """The `gpu` of a job that takes the whole layout: how many slices it has."""
+    return len(Layout.parse(wildcards.layout).slices)
+
+
+def type_of_all(wildcards: Wildcards, names: Mapping[str, str | None]) -> str:
+    """The `gpu_model` beside `all_slices`; empty where the slices are of several kinds.
+
+    Raises GresError for a slice without a name.
+    """
+    return _common(_kinds(wildcards, None, names)) or ""
+
+
+def _kinds(
+    wildcards: Wildcards, placement: str | None, names: Mapping[str, str | None]
+) -> Counter[str]:
+    """How many devices of each of the cluster's types a placement takes."""
+    busy = busy_slices(Layout.parse(wildcards.layout), placement)
+    types = (_type(slice_, names) for slice_ in busy)
+    return Counter(type_ for type_ in types if type_ is not None)
+
+
+def _common(kinds: Counter[str]) -> str | None:
+    return next(iter(kinds)) if len(kinds) == 1 else None
 
 
 def busy_slices(layout: Layout, placement: str | None) -> tuple[str, ...]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wattslice.cluster.gres import Gres, parse_gres
 
 _TIMEOUT_S = 30.0
 _SINFO = ("sinfo", "--noheader", "--Node", "--all", "--format=%N|%P|%T|%c|%m|%l|%f|%G")
+_CONFIG = ("scontrol", "show", "config")
+_PARTITIONS = ("scontrol", "show", "partition", "--oneliner")
 # States in which a node takes no new job, whatever is free on it.
 _CLOSED = ("down", "drain", "fail", "maint", "inval", "unknown", "future")
 # Marks behind a state: not responding, powering, rebooting, in maintenance.
@@ -50,7 +52,9 @@ class Cluster:
     default_partition: str | None = None
     accounting: bool = True
     min_job_age_s: int | None = None
-    settings: dict[str, str] = field(default_factory=dict)
+    requeues: bool = True  # what becomes of jobs that say nothing of it
+    # What a partition's jobs may meet for the sake of others': REQUEUE, CANCEL, SUSPEND.
+    preemption: dict[str, str] = field(default_factory=dict)
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -101,16 +105,36 @@ def read_cluster(ask: Callable[[Sequence[str]], str] = run) -> Cluster:
         )
     if not nodes:
         raise ClusterError("sinfo lists no node")
-    settings = dict(
-        re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", ask(("scontrol", "show", "config")), re.M)
-    )
+    settings = dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", ask(_CONFIG), re.M))
     return Cluster(
         nodes=tuple(nodes),
         default_partition=default,
         accounting=not settings.get("AccountingStorageType", "").endswith("/none"),
         min_job_age_s=_number(settings.get("MinJobAge", "")),
-        settings=settings,
+        requeues=settings.get("JobRequeue") != "0",
+        preemption=_preemption(settings, nodes, ask(_PARTITIONS)),
     )
+
+
+def _preemption(settings: Mapping[str, str], nodes: Sequence[Node], shown: str) -> dict[str, str]:
+    """How the jobs of each partition may be pre-empted; partitions where they may not are left out.
+
+    By quality of service it may happen to any job; by partition where one of a higher tier has
+    some of the same nodes.
+    """
+    kind = settings.get("PreemptType", "preempt/none")
+    if kind == "preempt/none":
+        return {}
+    partitions = [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in shown.splitlines() if line]
+    tiers = {p["PartitionName"]: _number(p.get("PriorityTier", "")) or 0 for p in partitions}
+    found = {}
+    for partition in partitions:
+        name, mode = partition["PartitionName"], partition.get("PreemptMode", "OFF")
+        own = {node.name for node in nodes if node.partition == name}
+        above = {node.name for node in nodes if tiers.get(node.partition, 0) > tiers[name]}
+        if mode != "OFF" and (kind != "preempt/partition_prio" or own & above):
+            found[name] = mode
+    return found
 
 
 def minutes(text: str) -> int | None:

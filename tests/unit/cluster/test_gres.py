@@ -6,7 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from wattslice.cluster.gres import GRES, Gres, GresError, ask, has, parse_gres
+from wattslice.cluster.gres import (
+    GRES,
+    Gres,
+    GresError,
+    all_slices,
+    ask,
+    has,
+    parse_gres,
+    type_of_all,
+)
 
 NAMES = {"1g": "1g.10gb", "2g": "2g.20gb", "3g": "3g.40gb", "full": "a100"}
 
@@ -34,10 +43,16 @@ def test_a_job_asks_for_the_slices_that_its_run_keeps_busy(layout, placement, as
     assert not found or GRES.match(found)
 
 
-def test_without_a_run_or_for_a_whole_board_all_slices_are_asked_for() -> None:
+def test_without_a_run_all_slices_of_the_layout_are_asked_for() -> None:
     assert ask(SimpleNamespace(layout="7x1g"), NAMES) == "gpu:1g.10gb:7"
-    run = SimpleNamespace(layout="7x1g", placement="cnn.solo")
-    assert ask(run, NAMES, whole=True) == "gpu:1g.10gb:7"
+
+
+@pytest.mark.parametrize(
+    ("layout", "count", "kind"), [("7x1g", 7, "1g.10gb"), ("3g+2x1g", 3, ""), ("full", 1, "a100")]
+)
+def test_a_job_that_takes_the_board_asks_for_all_its_slices(layout, count, kind) -> None:
+    run = SimpleNamespace(layout=layout, placement="cnn.solo")
+    assert (all_slices(run), type_of_all(run, NAMES)) == (count, kind)
 
 
 def test_a_campaign_on_cpus_asks_for_no_device() -> None:
