@@ -280,6 +280,17 @@ def status_colour(order: Sequence[str], seen: Collection[str], title: str) -> An
     )
 
 
+def value_tooltips(
+    name: str, title: str, number: str, low: str = "low", high: str = "high"
+) -> list[Any]:
+    """A value with its interval, as every tooltip shows them."""
+    return [
+        alt.Tooltip(f"{name}:Q", title=title, format=number),
+        alt.Tooltip(f"{low}:Q", title="interval from", format=number),
+        alt.Tooltip(f"{high}:Q", title="to", format=number),
+    ]
+
+
 def dot_grid(
     data: FigureData,
     figure: str,
@@ -331,9 +342,7 @@ def dot_grid(
                 alt.Tooltip("workload:N"),
                 alt.Tooltip("slot:N", title="layout · placement"),
                 alt.Tooltip("precision:N"),
-                alt.Tooltip(f"{figure}:Q", title=x_title, format=number),
-                alt.Tooltip(f"{figure}_low:Q", title="interval from", format=number),
-                alt.Tooltip(f"{figure}_high:Q", title="to", format=number),
+                *value_tooltips(figure, x_title, number, f"{figure}_low", f"{figure}_high"),
                 alt.Tooltip("n:Q", title="measured runs"),
                 alt.Tooltip("outcomes:N"),
                 *extra_tooltip,

@@ -20,6 +20,7 @@ from wattslice.report.charts.base import (
     precision_colour,
     precision_shape,
     slot_of,
+    value_tooltips,
     why_no,
 )
 
@@ -99,9 +100,7 @@ def draw(data: FigureData) -> Drawing | Empty:
             alt.Tooltip("slot:N", title="layout · placement"),
             alt.Tooltip("precision:N"),
             alt.Tooltip("rate:Q", title=X_TITLE, format=".4~g"),
-            alt.Tooltip("energy:Q", title=Y_TITLE, format=".4~g"),
-            alt.Tooltip("low:Q", title="interval from (J)", format=".4~g"),
-            alt.Tooltip("high:Q", title="to (J)", format=".4~g"),
+            *value_tooltips("energy", Y_TITLE, ".4~g"),
             alt.Tooltip("front:N", title="nothing is better in both"),
             alt.Tooltip("n:Q", title="measured runs"),
         ],

@@ -17,6 +17,7 @@ from wattslice.report.charts.base import (
     ordered_slots,
     plain,
     small_multiples,
+    value_tooltips,
 )
 
 
@@ -128,9 +129,7 @@ def ratio_grid(
             tooltip=[
                 alt.Tooltip("line:N", title=axes.y_title),
                 alt.Tooltip("series:N", title=axes.series_title),
-                alt.Tooltip("ratio:Q", title=axes.x_title, format=axes.number),
-                alt.Tooltip("low:Q", title="interval from", format=axes.number),
-                alt.Tooltip("high:Q", title="to", format=axes.number),
+                *value_tooltips("ratio", axes.x_title, axes.number),
                 alt.Tooltip("n:Q", title="pairs"),
                 alt.Tooltip("note:N"),
             ],

@@ -16,6 +16,7 @@ from wattslice.report.charts.base import (
     panel_facet,
     plain,
     precision_colour,
+    value_tooltips,
 )
 from wattslice.report.charts.slice_rows import block, middle, workers
 
@@ -101,9 +102,7 @@ def draw(data: FigureData) -> Drawing | Empty:
             alt.Tooltip("precision:N"),
             alt.Tooltip("state:N"),
             alt.Tooltip("size:Q", title=X_TITLE, format=".3f"),
-            alt.Tooltip("throughput:Q", title=Y_TITLE, format=".3f"),
-            alt.Tooltip("low:Q", title="from", format=".3f"),
-            alt.Tooltip("high:Q", title="to", format=".3f"),
+            *value_tooltips("throughput", Y_TITLE, ".3f"),
             alt.Tooltip("n:Q", title="slices and repeats"),
         ],
     )

@@ -16,6 +16,7 @@ from wattslice.report.charts.base import (
     precision_shape,
     precisions_of,
     small_multiples,
+    value_tooltips,
     why_no,
 )
 
@@ -46,9 +47,7 @@ def draw(data: FigureData) -> Drawing | Empty:
         alt.Tooltip("workload:N"),
         alt.Tooltip("slot:N", title="layout · placement"),
         alt.Tooltip("precision:N"),
-        alt.Tooltip("step_p50_s:Q", title="median (s)", format=".4~g"),
-        alt.Tooltip("step_p50_s_low:Q", title="interval from (s)", format=".4~g"),
-        alt.Tooltip("step_p50_s_high:Q", title="to (s)", format=".4~g"),
+        *value_tooltips("step_p50_s", "median (s)", ".4~g", "step_p50_s_low", "step_p50_s_high"),
         alt.Tooltip("step_p95_s:Q", title="95th percentile (s)", format=".4~g"),
         alt.Tooltip("n:Q", title="measured runs"),
     ]
