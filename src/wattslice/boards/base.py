@@ -39,6 +39,20 @@ class Sample:
     event_reasons: int | None = None  # bit mask as the driver gives it
     error: str | None = None  # names of the readings that failed, with the driver's code
 
+    def sample(self) -> Sample:
+        """Itself: a source that has nothing to put off reads samples."""
+        return self
+
+
+class Reading(Protocol):
+    """What a source has read, as the driver gave it: numbers are made of it when they are wanted.
+
+    The sampler wakes up with cold caches, where each line of Python costs many times what it
+    costs in a busy loop. What need not be done there is done after the window.
+    """
+
+    def sample(self) -> Sample: ...
+
 
 class BoardLostError(Exception):
     """The board no longer answers (fallen off the bus, driver gone): sampling must stop."""
@@ -61,7 +75,7 @@ class PowerSource(Protocol):
 
     def open(self) -> None: ...
 
-    def read(self) -> Sample:
+    def read(self) -> Reading:
         """Read once. Single failures are reported in the sample; raises BoardLostError."""
         ...
 

@@ -1,13 +1,15 @@
-"""The sampler: one thread that reads a board's sensors at absolute deadlines.
+"""The sampler: reads a board's sensors at absolute deadlines, in threads of its own.
 
-The thread opens the source itself (NVML handles do not survive a fork, and a driver that hangs
-must hang here and not in the caller), never turns a failed reading into a number, and counts what
-went wrong. All times are CLOCK_MONOTONIC seconds.
+It opens the source itself (NVML handles do not survive a fork, and a driver that hangs must hang
+here and not in the caller), never turns a failed reading into a number, and counts what went
+wrong. All times are CLOCK_MONOTONIC seconds.
 
-Besides the regular samples the thread reads the sensors in a short *burst* when it starts and at
-every mark. The energy counter of a GPU moves in ticks of about 100 ms, so a window of 8 s that is
-cut at arbitrary points of a tick is wrong by up to 1.2 %. A burst that catches one tick with a
-resolution of some milliseconds makes that 0.1 % (see `wattslice.measure.energy`).
+One thread reads at the deadlines and does nothing else: it wakes up ten times a second, for hours,
+and its cost is the meter's. Another one answers requests for a sample at a moment, and reads the
+sensors in a short *burst* at the start and at every mark. The energy counter of a GPU moves in
+ticks of about 100 ms, so a window of 8 s that is cut at arbitrary points of a tick is wrong by up
+to 1.2 %. A burst that catches one tick with a resolution of some milliseconds makes that less
+than 0.1 % (see `wattslice.measure.counter`).
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ import math
 import statistics
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from wattslice.boards.base import BoardLostError, PowerSource, Sample
+from wattslice.boards.base import BoardLostError, PowerSource, Reading, Sample
 
 if TYPE_CHECKING:
     from wattslice.records.run import MeterRecord
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
 SAMPLE_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Sample))
 
 # Resolution of a burst, s. It bounds the error of a tick's time, and so of the energy at a window
-# end: 5 ms of 8 s are 0.06 %.
-_BURST_SPACING_S = 0.005
+# end: 2 ms of 8 s are 0.025 %, and half of that on either side of the tick's middle.
+_BURST_SPACING_S = 0.002
 # Readings in a burst are spaced at least this many times the duration of one reading, so that
 # the driver's lock is free most of the time (a poller that held it slowed its host program down:
 # flightlessmango/MangoHud PR 2104).
@@ -49,6 +51,8 @@ _RECHECK_S = 1.2
 # How long a source may yield nothing before start() says so.
 _GRACE_S = 1.0
 _JOIN_S = 5.0
+# So that a meter that reads every 10 s can be stopped sooner than that.
+_LONGEST_SLEEP_S = 0.5
 
 
 @dataclass(slots=True)
@@ -61,48 +65,6 @@ class _Request:
 
 
 _STOP = _Request(None, threading.Event())
-
-
-class _Requests:
-    """Requests to the sampler, which waits for them and for its next deadline at the same time.
-
-    A lock with a time-out is the cheapest such wait; a queue's costs an exception per sample.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: deque[_Request] = deque()
-        self._wake = threading.Lock()
-        self._wake.acquire()
-
-    def put(self, request: _Request) -> None:
-        self._waiting.append(request)
-        with contextlib.suppress(RuntimeError):  # it is awake already
-            self._wake.release()
-
-    def take(self) -> _Request | None:
-        return self._waiting.popleft() if self._waiting else None
-
-    def wait(self, timeout_s: float) -> _Request | None:
-        """The next request, or None once `timeout_s` has passed. For the sampler only."""
-        while not self._waiting:
-            # The lock may be open still from a request that was taken without waiting.
-            if timeout_s <= 0 or not self._wake.acquire(timeout=timeout_s):
-                return None
-        return self.take()
-
-
-class _Deadlines:
-    """Moments `origin + k x period`: absolute, so that delays do not add up."""
-
-    def __init__(self, origin_s: float, period_s: float) -> None:
-        self._origin_s = origin_s
-        self.period_s = period_s
-        self.due_s = origin_s + period_s
-
-    def forgo(self, now_s: float) -> None:
-        """Drop the deadlines up to now without counting them as missed."""
-        index = int((now_s - self._origin_s) / self.period_s) + 1
-        self.due_s = max(self.due_s, self._origin_s + index * self.period_s)
 
 
 class Meter:
@@ -130,17 +92,17 @@ class Meter:
         self._source = source
         self._rate_hz = rate_hz
         self._no_source_reason = no_source_reason
-        self._samples: list[Sample] = []
+        self._readings: list[Reading] = []
         self._marks: dict[str, float] = {}
-        self._requests = _Requests()
-        self._deadlines = _Deadlines(0.0, 1.0 / rate_hz)
+        self._requests: SimpleQueue[_Request] = SimpleQueue()
+        self._driver = threading.Lock()  # one reading at a time: sources keep state
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self._reason: str | None = None
-        self._good = False  # a reading was had
-        self._errors = 0
+        self._lost = False  # a reading said that the board is gone
         self._missed = 0
         self._cpu_s: float | None = None
+        self._regular_cpu_s = 0.0
         self._start_s: float | None = None
         self._end_s: float | None = None
         self._description: dict[str, object] = {}
@@ -166,7 +128,7 @@ class Meter:
         self._thread.start()
         if not self._ready.wait(timeout_s):
             return f"the sensor did not answer within {timeout_s:g} s"
-        return None if self._good else self.reason
+        return self.reason
 
     def stop(self, timeout_s: float = _JOIN_S) -> None:
         """Take a last sample and end; returns within `timeout_s` even if the driver hangs."""
@@ -207,11 +169,14 @@ class Meter:
     @property
     def reason(self) -> str | None:
         """Why there are no samples, or why they ended early; None if all is well."""
-        if self._reason is not None or self._good:
+        if self._reason is not None:
             return self._reason
-        if self._errors:
-            return f"no power or energy reading: {self._samples[-1].error or 'no value'}"
-        return "not started" if self._thread is None else "no sample yet"
+        last = self.latest()
+        if last is None:
+            return "not started" if self._thread is None else "no sample yet"
+        if any(_has_value(reading.sample()) for reading in list(self._readings)):
+            return None
+        return f"no power or energy reading: {last.error or 'no value'}"
 
     @property
     def marks(self) -> dict[str, float]:
@@ -220,32 +185,34 @@ class Meter:
 
     def latest(self) -> Sample | None:
         """The newest sample, without asking the sensors."""
-        return self._samples[-1] if self._samples else None
+        return self._readings[-1].sample() if self._readings else None
 
     def latest_temperature(self) -> tuple[float, float] | None:
         """(time in s, °C) of the newest sample that has one: slow sensors are read more rarely."""
-        for sample in reversed(self._samples):
+        for reading in reversed(self._readings):
+            sample = reading.sample()
             if sample.temperature_c is not None:
                 return sample.t_s, sample.temperature_c
         return None
 
     def samples(self) -> dict[str, list[Any]]:
         """The samples so far as columns, named as the fields of `Sample`; None is "not had"."""
-        snapshot = list(self._samples)
-        return {name: [getattr(sample, name) for sample in snapshot] for name in SAMPLE_FIELDS}
+        samples = self._all_samples()
+        return {name: [getattr(sample, name) for sample in samples] for name in SAMPLE_FIELDS}
 
     def record(self) -> MeterRecord:
         """How was measured, for run.json."""
         from wattslice.records.run import MeterRecord
 
-        calls = [sample.call_s for sample in list(self._samples)]
+        samples = self._all_samples()
+        calls = [sample.call_s for sample in samples]
         return MeterRecord(
             scope=self._scope,
             method=self._method,
             description=dict(self._description),
             rate_hz=self._rate_hz,
             samples=len(calls),
-            errors=self._errors,
+            errors=sum(sample.error is not None for sample in samples) + self._lost,
             missed=self._missed,
             call_median_s=statistics.median(calls) if calls else None,
             call_max_s=max(calls) if calls else None,
@@ -267,7 +234,8 @@ class Meter:
     ) -> None:
         self.stop()
 
-    # -- in the sampler's thread --------------------------------------------------------------
+    def _all_samples(self) -> list[Sample]:
+        return [reading.sample() for reading in list(self._readings)]
 
     def _request(self, label: str | None, timeout_s: float) -> Sample | None:
         if not self.running or self._stopping:
@@ -277,20 +245,31 @@ class Meter:
         request.done.wait(timeout_s)
         return request.sample
 
+    # -- in the thread that answers requests --------------------------------------------------
+
     def _run(self) -> None:
         source = self._source
         assert source is not None
         try:
-            with self._opened(source):
-                self._sample_until_stopped(source)
-        except BoardLostError as error:
-            self._reason = f"the board was lost: {error}"
-        except Exception as error:  # the reason must reach the record, whatever it is
-            self._reason = f"{type(error).__name__}: {error}"
+            with self._ending_with_a_reason(), self._opened(source):
+                self._answer_until_stopped(source)
         finally:
-            self._cpu_s = time.thread_time()
+            self._cpu_s = time.thread_time() + self._regular_cpu_s
             self._ready.set()
             self._answer_the_rest()
+
+    @contextlib.contextmanager
+    def _ending_with_a_reason(self) -> Iterator[None]:
+        """Let no error out of a thread: its words must reach the record, whatever it is."""
+        try:
+            yield
+        except BoardLostError as error:
+            self._reason = self._reason or f"the board was lost: {error}"
+        except Exception as error:
+            self._reason = self._reason or f"{type(error).__name__}: {error}"
+        finally:
+            self._stopping = True
+            self._requests.put(_STOP)
 
     @contextlib.contextmanager
     def _opened(self, source: PowerSource) -> Iterator[None]:
@@ -304,68 +283,48 @@ class Meter:
             with contextlib.suppress(Exception):
                 source.close()
 
-    def _sample_until_stopped(self, source: PowerSource) -> None:
-        self._read(source)
-        self._start_s = self._samples[-1].t_s
-        self._deadlines = _Deadlines(self._start_s, 1.0 / self._rate_hz)
-        recheck_s = self._start_s + _RECHECK_S
-        burst = self._good
+    def _answer_until_stopped(self, source: PowerSource) -> None:
+        first = self._read(source).sample()
+        self._start_s = first.t_s
+        regular = threading.Thread(
+            target=self._sample_regularly,
+            args=(source, first.t_s),
+            name="wattslice-meter-regular",
+            daemon=True,
+        )
+        regular.start()
+        try:
+            self._answer(source, first)
+        finally:
+            self._stopping = True
+            regular.join()
+
+    def _answer(self, source: PowerSource, first: Sample) -> None:
+        recheck_s = first.t_s + _RECHECK_S
+        request = self._burst(source) if self._see_whether_ready(first) else None
         while True:
-            if self._good:
-                self._ready.set()
-            request = None
-            if burst:
+            if request is None:
+                request = self._next_request(recheck_s)
+            if request is None:
+                recheck_s = math.inf
                 request = self._burst(source)
-                self._deadlines.forgo(time.monotonic())
-            if request is None:
-                # Until the first good sample, look after each one whether start() may return.
-                until_s = recheck_s if self._ready.is_set() else 0.0
-                request = self._sample_regularly(source, until_s)
-            if request is None:
-                burst = time.monotonic() > recheck_s
-                if burst:
-                    recheck_s = math.inf
-                if time.monotonic() > self._start_s + _GRACE_S:
-                    self._ready.set()
                 continue
-            self._read(source)
+            sample = self._read(source).sample()
             if request is _STOP:
-                self._end_s = self._samples[-1].t_s
+                self._end_s = sample.t_s
                 # So that the last window has readings on both sides of its end.
                 self._burst(source)
                 return
-            request.sample = self._samples[-1]
+            request.sample = sample
             request.done.set()
-            burst = request.label is not None
+            request = self._burst(source) if request.label is not None else None
 
-    def _sample_regularly(self, source: PowerSource, until_s: float) -> _Request | None:
-        """Sample at the deadlines until a request comes, or, after a sample, `until_s` is past.
-
-        This is where a measurement spends its time: nothing here is done that need not be.
-        """
-        monotonic, read, wait, deadlines = (
-            time.monotonic,
-            self._read,
-            self._requests.wait,
-            self._deadlines,
-        )
-        period_s, due_s = deadlines.period_s, deadlines.due_s
-        while True:
-            request = wait(due_s - monotonic())
-            if request is not None:
-                deadlines.due_s = due_s
-                return request
-            read(source)
-            due_s += period_s
-            now = monotonic()
-            if now > due_s:
-                # Deadlines that have passed are skipped, not made up for in a bunch.
-                late = math.ceil((now - due_s) / period_s)
-                self._missed += late
-                due_s += late * period_s
-            if now > until_s:
-                deadlines.due_s = due_s
-                return None
+    def _next_request(self, until_s: float) -> _Request | None:
+        """The next request, or None if none has come by then."""
+        timeout_s = None if math.isinf(until_s) else max(0.0, until_s - time.monotonic())
+        with contextlib.suppress(Empty):
+            return self._requests.get(timeout=timeout_s)
+        return None
 
     def _burst(self, source: PowerSource) -> _Request | None:
         """Read closely until the counter has moved; None, or the request that ended it early.
@@ -373,7 +332,7 @@ class Meter:
         The first burst waits for several ticks, to learn their period. What it is still owed when
         a request cuts it short is left to the next one.
         """
-        last = self._samples[-1]
+        last = self._readings[-1].sample()
         spacing_s = max(_BURST_SPACING_S, _BURST_CALL_SHARE * last.call_s)
         if last.energy_j is None:
             # No tick to catch: a few readings, so that a lagging sensor covers the window's end.
@@ -386,35 +345,73 @@ class Meter:
             due_s = max(due_s + spacing_s, time.monotonic())
             if due_s > end_s:
                 break
-            request = self._requests.wait(due_s - time.monotonic())
+            request = self._next_request(due_s)
             if request is not None:
                 return request
-            self._read(source)
-            previous, last = last, self._samples[-1]
+            previous, last = last, self._read(source).sample()
             known = previous.energy_j is not None and last.energy_j is not None
             if known and previous.energy_j != last.energy_j:
                 ticks -= 1
                 self._ticks_owed -= 1
         return None
 
-    def _read(self, source: PowerSource) -> None:
+    def _answer_the_rest(self) -> None:
+        """Nobody may wait for a sampler that has ended."""
+        with contextlib.suppress(Empty):
+            while True:
+                self._requests.get_nowait().done.set()
+
+    # -- in the thread that samples regularly -------------------------------------------------
+
+    def _sample_regularly(self, source: PowerSource, origin_s: float) -> None:
+        """Sample at `origin_s` + k periods; a deadline that has passed is not made up for.
+
+        This is where a measurement spends its time: nothing here is done that need not be. To
+        sleep costs less than to wait for a lock with a time-out.
+        """
+        monotonic, sleep, read = time.monotonic, time.sleep, self._read
+        period_s = 1.0 / self._rate_hz
+        due_s = origin_s + period_s
+        ready = self._ready.is_set()
+        with self._ending_with_a_reason():
+            while not self._stopping:
+                now_s = monotonic()
+                if now_s < due_s:
+                    sleep(min(due_s - now_s, _LONGEST_SLEEP_S))
+                    continue
+                reading = read(source)
+                if not ready:
+                    ready = self._see_whether_ready(reading.sample())
+                due_s += period_s
+                if now_s >= due_s:
+                    late = int((now_s - due_s) / period_s) + 1
+                    self._missed += late
+                    due_s += late * period_s
+        self._regular_cpu_s = time.thread_time()
+
+    # -- in either ----------------------------------------------------------------------------
+
+    def _read(self, source: PowerSource) -> Reading:
         try:
-            sample = source.read()
+            with self._driver:
+                reading = source.read()
         except BoardLostError:
-            self._errors += 1
+            self._lost = True
             raise
         except Exception as error:  # one failed call must not end a measurement
             now = time.monotonic()
-            sample = Sample(t_s=now, call_s=0.0, error=f"{type(error).__name__}: {error}")
-        self._samples.append(sample)
-        if sample.error is not None:
-            self._errors += 1
-        if not self._good:
-            values = (sample.power_w, sample.energy_j, sample.power_average_w)
-            self._good = any(value is not None for value in values)
+            reading = Sample(t_s=now, call_s=0.0, error=f"{type(error).__name__}: {error}")
+        self._readings.append(reading)
+        return reading
 
-    def _answer_the_rest(self) -> None:
-        """Nobody may wait for a sampler that has ended."""
-        self._stopping = True
-        while (request := self._requests.take()) is not None:
-            request.done.set()
+    def _see_whether_ready(self, sample: Sample) -> bool:
+        """Let start() return once a value was had, or after some time without one."""
+        assert self._start_s is not None
+        if _has_value(sample) or sample.t_s > self._start_s + _GRACE_S:
+            self._ready.set()
+        return self._ready.is_set()
+
+
+def _has_value(sample: Sample) -> bool:
+    """Whether power or energy was had."""
+    return any(v is not None for v in (sample.power_w, sample.power_average_w, sample.energy_j))

@@ -7,8 +7,9 @@ driver. So they are put to the board only, and what the number covers is stated 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wattslice.boards.base import BoardLostError, Sample
 from wattslice.boards.nvidia import nvml
@@ -113,6 +114,10 @@ class _Probe:
         return "nvml-power" if self.has_power else "none"
 
 
+_PLAIN: dict[str, Callable[[nvml.Device], float]] = {
+    "power_w": nvml.power_w,
+    "energy_j": nvml.energy_j,
+}
 _SLOW: dict[str, Callable[[nvml.Device], float]] = {
     "temperature_c": nvml.temperature_c,
     "sm_clock_mhz": nvml.sm_clock_mhz,
@@ -120,6 +125,7 @@ _SLOW: dict[str, Callable[[nvml.Device], float]] = {
     "utilisation": nvml.utilisation,
     "event_reasons": nvml.event_reasons,
 }
+_CALLS = _PLAIN | _SLOW
 
 
 def _probe(device: nvml.Device) -> _Probe:
@@ -170,13 +176,8 @@ def _probe(device: nvml.Device) -> _Probe:
 
 
 def _answers(name: str, device: nvml.Device, missing: dict[str, str]) -> bool:
-    reads: dict[str, Callable[[nvml.Device], float]] = {
-        "power_w": nvml.power_w,
-        "energy_j": nvml.energy_j,
-        **_SLOW,
-    }
     try:
-        reads[name](device)
+        _CALLS[name](device)
     except NvmlError as error:
         if error.code in _LOST:
             raise BoardLostError(str(error)) from error
@@ -199,6 +200,40 @@ def energy_capability(device: nvml.Device) -> EnergyCapability:
     return EnergyCapability(scope=probe.scope, method=probe.method)
 
 
+class NvmlReading(NamedTuple):
+    """One round of calls: what they gave, and when (CLOCK_MONOTONIC, s)."""
+
+    source: NvmlPowerSource
+    raw: bytes | NvmlError | None  # the fields' memory, or why the call as a whole failed
+    others: Mapping[str, float | NvmlError]  # had by calls of their own
+    begin_s: float
+    middle_s: float  # power and energy were had
+    end_s: float
+
+    def sample(self) -> Sample:
+        """`t_s` is the middle of the power and energy calls; `call_s` is all calls together."""
+        values: dict[str, float] = {}
+        errors: list[str] = []
+        for name, (code, value) in self.source.field_values(self.raw).items():
+            if value is None:
+                errors.append(f"{name}: {code_text(code)}")
+            else:
+                values[name] = value / 1000.0  # mW, mJ
+        for name, found in self.others.items():
+            if isinstance(found, NvmlError):
+                errors.append(f"{name}: {code_text(found.code)}")
+            else:
+                values[name] = found
+        reasons = values.pop("event_reasons", None)
+        return Sample(
+            t_s=(self.begin_s + self.middle_s) / 2,
+            call_s=self.end_s - self.begin_s,
+            event_reasons=None if reasons is None else int(reasons),
+            error="; ".join(errors) or None,
+            **values,
+        )
+
+
 class NvmlPowerSource:
     """Reads one board; opened, read and closed in the sampler's own thread."""
 
@@ -207,7 +242,8 @@ class NvmlPowerSource:
         self._name = board_name
         self._device: nvml.Device | None = None
         self._probed: _Probe | None = None
-        self._slow_at = float("-inf")
+        self._slow_due_s = float("-inf")
+        self._plain: tuple[str, ...] = ()
         self._names: tuple[str, ...] = ()
         self._fields: nvml.PreparedFields | None = None
 
@@ -270,6 +306,8 @@ class NvmlPowerSource:
                 "energy_j": self._probed.energy,
             }
             fields = {name: field for name, field in named.items() if field is not None}
+            plain = {"power_w": self._probed.plain_power, "energy_j": self._probed.plain_energy}
+            self._plain = tuple(name for name, wanted in plain.items() if wanted)
             self._names = tuple(fields)
             self._fields = (
                 nvml.PreparedFields(self._device, list(fields.values())) if fields else None
@@ -280,75 +318,54 @@ class NvmlPowerSource:
     def close(self) -> None:
         self._device = None
 
-    def read(self) -> Sample:
-        """Read once. `t_s` is the middle of the power call; `call_s` all calls together.
+    def read(self) -> NvmlReading:
+        """Read power and energy, and once a second what changes slowly.
 
-        Clocks, temperature, utilisation and event reasons are None in samples that follow the
-        last one which had them within a second.
+        Raises BoardLostError where a call says that nothing more will come, and within a second
+        where a single field says so.
         """
-        if self._device is None:
+        device, fields = self._device, self._fields
+        if device is None:
             raise BoardLostError(f"board {self._uuid}: its sensors are not open")
-        device, probe = self._device, self._probe()
-        values: dict[str, float] = {}
-        errors: list[str] = []
+        raw: bytes | NvmlError | None = None
+        others: dict[str, float | NvmlError] = {}
         begin = time.monotonic()
-        self._read_fields(values, errors)
-        if probe.plain_power:
-            self._read_one("power_w", nvml.power_w, device, values, errors)
-        if probe.plain_energy:
-            self._read_one("energy_j", nvml.energy_j, device, values, errors)
-        middle = time.monotonic()
-        if begin - self._slow_at >= _SLOW_PERIOD_S:
-            self._slow_at = begin
-            for name in probe.slow:
-                self._read_one(name, _SLOW[name], device, values, errors)
-        end = time.monotonic()
-        reasons = values.get("event_reasons")
-        return Sample(
-            t_s=(begin + middle) / 2,
-            call_s=end - begin,
-            power_w=values.get("power_w"),
-            power_average_w=values.get("power_average_w"),
-            energy_j=values.get("energy_j"),
-            temperature_c=values.get("temperature_c"),
-            sm_clock_mhz=values.get("sm_clock_mhz"),
-            memory_clock_mhz=values.get("memory_clock_mhz"),
-            utilisation=values.get("utilisation"),
-            event_reasons=None if reasons is None else int(reasons),
-            error="; ".join(errors) or None,
-        )
+        if fields is not None:
+            try:
+                raw = fields.read()
+            except NvmlError as error:
+                self._check_lost(error.code, error.call)
+                raw = error
+        if self._plain:
+            others |= self._read_each(self._plain, device)
+        middle = end = time.monotonic()
+        if begin >= self._slow_due_s:
+            self._slow_due_s = begin + _SLOW_PERIOD_S
+            others |= self._read_each(self._probe().slow, device)
+            end = time.monotonic()
+            for name, (code, _) in self.field_values(raw).items():
+                self._check_lost(code, name)
+        return NvmlReading(self, raw, others, begin, middle, end)
 
-    def _read_fields(self, values: dict[str, float], errors: list[str]) -> None:
-        if self._fields is None:
-            return
-        try:
-            readings = self._fields.read()
-        except NvmlError as error:
-            self._lost(error.code, error.reason)
-            errors.extend(f"{name}: {code_text(error.code)}" for name in self._names)
-            return
-        for name, (code, value) in zip(self._names, readings, strict=True):
-            if value is None:
-                self._lost(code, name)
-                errors.append(f"{name}: {code_text(code)}")
-            else:
-                values[name] = value / 1000.0  # mW, mJ
+    def field_values(self, raw: bytes | NvmlError | None) -> dict[str, tuple[int, float | None]]:
+        """Return code and value (mW, mJ) of each field, from what `read` had of them."""
+        if isinstance(raw, NvmlError):
+            return dict.fromkeys(self._names, (raw.code, None))
+        if self._fields is None or raw is None:
+            return {}
+        return dict(zip(self._names, self._fields.values(raw), strict=True))
 
-    def _read_one(
-        self,
-        name: str,
-        read: Callable[[nvml.Device], float],
-        device: nvml.Device,
-        values: dict[str, float],
-        errors: list[str],
-    ) -> None:
-        try:
-            values[name] = read(device)
-        except NvmlError as error:
-            self._lost(error.code, error.reason)
-            errors.append(f"{name}: {code_text(error.code)}")
+    def _read_each(self, names: Iterable[str], device: nvml.Device) -> dict[str, float | NvmlError]:
+        found: dict[str, float | NvmlError] = {}
+        for name in names:
+            try:
+                found[name] = _CALLS[name](device)
+            except NvmlError as error:
+                self._check_lost(error.code, error.call)
+                found[name] = error
+        return found
 
-    def _lost(self, code: int, what: str) -> None:
+    def _check_lost(self, code: int, what: str) -> None:
         if code in _LOST:
             raise BoardLostError(f"board {self._uuid} no longer answers: {what}: {code_text(code)}")
 

@@ -20,7 +20,7 @@ def source(sim, board=0):
 
 @on_simulator(mig_on=False)
 def test_one_reading_has_power_energy_and_what_explains_them(sim):
-    sample = source(sim).read()
+    sample = source(sim).read().sample()
     assert 40 < sample.power_w < 60
     assert sample.energy_j > 0
     assert sample.temperature_c > 20
@@ -36,10 +36,10 @@ def test_one_reading_has_power_energy_and_what_explains_them(sim):
 @on_simulator(f"{A100},{H100}")
 def test_t42_the_instant_field_is_read_and_what_it_means_is_stated_by_generation(sim):
     a100, h100 = source(sim, 0), source(sim, 1)
-    assert a100.read().power_average_w is None
+    assert a100.read().sample().power_average_w is None
     assert "NOT_SUPPORTED (3)" in a100.describe()["missing"]["power_average_w"]
     assert a100.describe()["power_w"] == "field 186 scope 0"
-    assert h100.read().power_average_w > 0
+    assert h100.read().sample().power_average_w > 0
     assert h100.describe()["power_average_w_meaning"] == "mean of 1 s"
     for power in (a100, h100):
         assert power.describe()["update_period_s"] == pytest.approx(0.1, abs=0.002)
@@ -48,7 +48,7 @@ def test_t42_the_instant_field_is_read_and_what_it_means_is_stated_by_generation
 
 @on_simulator()
 def test_absent_is_not_zero_with_mig_on(sim):
-    sample = source(sim).read()
+    sample = source(sim).read().sample()
     assert sample.utilisation is None
     assert sample.error is None  # known to be missing since the start, so no error each time
 
@@ -59,7 +59,7 @@ def test_t51_s8_a_superchip_without_gpu_scope_is_measured_as_a_module_and_says_s
     power = source(sim)
     assert power.scope == "module"
     assert "module" in power.describe()["covers"]
-    sample = power.read()
+    sample = power.read().sample()
     assert sample.power_w > 0
     assert sample.energy_j is not None
 
@@ -70,7 +70,7 @@ def test_t37_s1_without_counter_power_alone_is_measured_and_named(sim):
         sim.fault(field, 3)
     power = source(sim)
     assert power.method == "nvml-power"
-    sample = power.read()
+    sample = power.read().sample()
     assert sample.energy_j is None
     assert sample.power_w > 0
     assert "NOT_SUPPORTED" in power.describe()["missing"]["energy_j"]
@@ -96,7 +96,7 @@ def test_s2_neither_counter_nor_power_is_no_energy_with_the_reason(sim):
 def test_a_driver_without_field_values_is_read_by_the_plain_calls(sim):
     sim.fault("nvmlDeviceGetFieldValues", 13)
     power = source(sim)
-    sample = power.read()
+    sample = power.read().sample()
     assert sample.power_w > 0
     assert sample.energy_j > 0
     assert power.describe()["power_w"] == "nvmlDeviceGetPowerUsage"
@@ -108,14 +108,14 @@ def test_t43_s4_a_late_error_is_reported_in_its_sample_and_is_no_number(sim):
     power = source(sim)
     sim.fault("field:83", 999)
     sim.fault("nvmlDeviceGetTemperature*", 27)
-    sample = power.read()
+    sample = power.read().sample()
     assert sample.energy_j is None
     assert sample.power_w > 0
     assert "energy_j: UNKNOWN (999)" in sample.error
     assert "temperature_c: NOT_READY (27)" in sample.error
     sim.clear_faults()
     time.sleep(0.05)
-    later = power.read()
+    later = power.read().sample()
     assert later.error is None
     assert later.energy_j > 0
 
@@ -124,7 +124,7 @@ def test_t43_s4_a_late_error_is_reported_in_its_sample_and_is_no_number(sim):
 def test_a_call_that_fails_as_a_whole_names_all_its_readings(sim):
     power = source(sim)
     sim.fault("nvmlDeviceGetFieldValues", 10)
-    sample = power.read()
+    sample = power.read().sample()
     assert (sample.power_w, sample.energy_j) == (None, None)
     assert sample.error.count("TIMEOUT (10)") == 2
 
@@ -143,9 +143,19 @@ def test_a_board_that_is_lost_while_sampling_stops_it(sim):
     sim.fault("nvmlDeviceGetFieldValues", 15)
     with pytest.raises(BoardLostError, match=r"GPU_IS_LOST \(15\)"):
         power.read()
-    sim.clear_faults()
+
+
+@on_simulator()
+def test_a_board_whose_fields_alone_say_that_it_is_lost_is_known_within_a_second(sim):
+    from wattslice.boards.nvidia import power as module
+
+    module._SLOW_PERIOD_S = 0.04  # this process is the test's own
+    power = source(sim)
+    power.read()
     sim.fault("field:186", 15)
-    with pytest.raises(BoardLostError):
+    assert "GPU_IS_LOST (15)" in power.read().sample().error
+    time.sleep(0.05)
+    with pytest.raises(BoardLostError, match=r"power_w: GPU_IS_LOST \(15\)"):
         power.read()
 
 
@@ -171,7 +181,7 @@ def test_t63_zero_watts_is_a_value(sim):
     sim.option("sensor_gain", 0)
     power = source(sim)
     assert power.scope == "board"
-    assert power.read().power_w == 0.0
+    assert power.read().sample().power_w == 0.0
 
 
 @on_simulator()
@@ -194,12 +204,12 @@ def test_t44_slow_sensors_are_read_once_a_second(sim):
     assert 0.9 <= module._SLOW_PERIOD_S <= 1.0
     module._SLOW_PERIOD_S = 0.04  # this process is the test's own
     power = source(sim)
-    first, second = power.read(), power.read()
+    first, second = power.read().sample(), power.read().sample()
     assert first.temperature_c is not None
     assert second.temperature_c is None
     assert second.power_w is not None
     time.sleep(0.05)
-    assert power.read().temperature_c is not None
+    assert power.read().sample().temperature_c is not None
 
 
 @on_simulator()
@@ -211,7 +221,7 @@ def test_the_sampler_can_open_the_source_in_its_own_thread(sim):
 
     def sample():
         power.open()
-        found.append(power.read())
+        found.append(power.read().sample())
         power.close()
 
     thread = threading.Thread(target=sample)
@@ -229,7 +239,7 @@ def test_t56_nvml_works_in_a_forked_child(sim):
     pid = os.fork()
     if pid == 0:
         try:
-            ok = source(sim).read().power_w > 0
+            ok = source(sim).read().sample().power_w > 0
         finally:
             os._exit(0 if ok else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
@@ -268,7 +278,7 @@ def _t26(sim, answer):
             assert said[name] == "NOT_SUPPORTED (3)"
     assert power.scope == "board"
     # An idle and a busy instance: only the board's own reading is ever taken.
-    assert power.read().power_w == pytest.approx(
+    assert power.read().sample().power_w == pytest.approx(
         sim.control.true_power_w(0, time.monotonic()), rel=0.05
     )
 
