@@ -3,7 +3,8 @@
 The counter's value belongs to the time of its last tick, which lies 0 to 1 period before the
 reading. A tick that two close readings enclose (the meter's bursts make such) is known to half
 their distance, and the ticks beside it by the period. A window's end lies between two ticks: the
-rise from one to the other is shared out as power was. Without power the counter's slope serves.
+rise from one to the other is shared out by a single change of power, where one explains it, else
+as power was. Without power the counter's slope serves.
 """
 
 from __future__ import annotations
@@ -203,26 +204,44 @@ def _carried_by_power(
 
 
 def _between_ticks(moment: float, readings: _Readings, trace: Trace) -> tuple[float, float] | None:
-    """The rise between the two ticks around a moment, shared out as power was."""
+    """The rise between the two ticks around a moment, shared out by what power may have done."""
     right = int(np.searchsorted(readings.tick, moment))
     if not 0 < right < readings.tick.size:
         return None
     a, b = (float(tick) for tick in readings.tick[right - 1 : right + 1])
     if not 0 < b - a <= 2 * readings.period_s:
         return None
-    total = trace.power_between(a, b)
-    share = (moment - a) / (b - a)
-    if total > 0:
-        share = trace.power_between(a, moment) / total
     before, after = (float(value) for value in readings.at_tick[right - 1 : right + 1])
+    share = _share_of_rise(moment, (a, b), after - before, trace)
     t, p = trace.power_points()
     near = np.append(
-        p[(t >= a - readings.period_s) & (t <= b + readings.period_s)], total / (b - a)
+        p[(t >= a - readings.period_s) & (t <= b + readings.period_s)],
+        trace.power_between(a, b) / (b - a),
     )
     half_s = (1 - share) * float(readings.half[right - 1]) + share * float(readings.half[right])
     error = float(near.max()) * half_s
     error += float(near.max() - near.min()) * min(moment - a, b - moment) / 2
     return before + share * (after - before), error
+
+
+def _share_of_rise(moment: float, ticks: tuple[float, float], rise_j: float, trace: Trace) -> float:
+    """Which share (0..1) of the counter's rise between two ticks came before a moment.
+
+    Power is known at the two ticks, and its mean between them is the counter's. Power that
+    changes once between two steady values has one moment at which it can have done so. Loads that
+    compute in steps change like that; for power that rises slowly the error is no larger than
+    that of a straight line, which is taken where no single change gives the rise.
+    """
+    a, b = ticks
+    t, p = trace.power_points()
+    at_a, at_b = (float(power) for power in np.interp(ticks, t, p))
+    if at_a != at_b and rise_j > 0:
+        change = (rise_j / (b - a) - at_b) / (at_a - at_b) * (b - a)
+        if 0 <= change <= b - a:
+            gone = moment - a
+            return (at_a * min(gone, change) + at_b * max(0.0, gone - change)) / rise_j
+    total = trace.power_between(a, b)
+    return trace.power_between(a, moment) / total if total > 0 else (moment - a) / (b - a)
 
 
 def _carried_by_slope(moment: float, readings: _Readings) -> tuple[float, float] | None:

@@ -1,9 +1,10 @@
 """Energy of a window from a meter's samples: twice, with what is wrong and how sure it is.
 
 The counter (see `counter`) and the integral of power are worked out independently and both kept.
-The counter is preferred; the integral takes its place where the counter restarted, froze, jumped
-or was not there. The integral is made of trapezoids over the real time stamps, shifted by the
-sensor's mean lag and cut at the window's ends by interpolation.
+The counter is preferred; the integral takes its place where the counter restarted, froze, jumped,
+was not there, or ticks unseen because the driver is slow. The integral is made of trapezoids over
+the real time stamps, shifted by the sensor's mean lag and cut at the window's ends by
+interpolation.
 
 Nothing here turns a missing reading into 0, and no result is ever negative.
 """
@@ -15,9 +16,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from wattslice.measure.circumstances import circumstances
 from wattslice.measure.counter import Part, counter_energy
-from wattslice.measure.sensor import SensorModel, sensor_model
+from wattslice.measure.sensor import FINE_S, SensorModel, sensor_model
 from wattslice.measure.trace import Columns, Trace, timing
 from wattslice.measure.uncertainty import Judged, uncertainty
 from wattslice.records.energy import EnergyResult, IdleRecord
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 LIMIT_MARGIN = 1.1
 # Below this covered share of the window there is no integral.
 MIN_COVERAGE = 0.9
+# The meter leaves a driver alone for four times as long as a call took. Where calls are slower
+# than this, no two readings are close enough to catch a tick of the counter.
+SLOW_CALL_S = FINE_S / 4
 
 
 def energy(  # noqa: PLR0917  (the order in which its callers think of them)
@@ -72,8 +78,13 @@ def energy(  # noqa: PLR0917  (the order in which its callers think of them)
     integral = _integral(trace, window, base["coverage"])
     counter = counter_energy(trace, window, model)
     base["integral_j"], base["counter_j"] = integral.joules, counter.joules
+    idle_w = idle.idle_w if idle is not None else None
+    steps = tuple(step_s)
     if integral.joules is not None and counter.joules:
         base["disagreement"] = abs(integral.joules - counter.joules) / counter.joules
+        by_power = Judged(trace, window, model, Part(None), integral, integral.joules, idle_w)
+        if _knows_better(by_power, steps, counter):
+            counter = Part(None, "calls too slow to catch its ticks", flag="counter-unresolved")
     flags = [part.flag for part in (counter, integral) if part.flag]
     if trace.averaged:
         flags.append("power-averaged")
@@ -95,9 +106,8 @@ def energy(  # noqa: PLR0917  (the order in which its callers think of them)
         # A declared model has no uncertainty that could be stated: it is not a measurement.
         flags.append("modelled")
     else:
-        idle_w = idle.idle_w if idle is not None else None
         case = Judged(trace, window, model, counter, integral, gross, idle_w)
-        doubt = uncertainty(case, step_s)
+        doubt = uncertainty(case, steps)
         flags += doubt.flags
         base["notes"] = doubt.notes
         base["uncertainty_parts_j"] = doubt.parts_j
@@ -123,6 +133,15 @@ def _integral(trace: Trace, window: tuple[float, float], coverage: float) -> Par
         reason = f"power readings cover {coverage:.0%} of the window"
         return Part(None, reason, flag="coverage-insufficient")
     return Part(trace.power_between(*window))
+
+
+def _knows_better(by_power: Judged, step_s: Iterable[float], counter: Part) -> bool:
+    """Whether the integral is surer than a counter whose ticks a slow driver hides."""
+    if np.median(by_power.trace.call) < SLOW_CALL_S:
+        return False
+    parts = uncertainty(by_power, step_s).parts_j
+    own = math.hypot(*(part for name, part in parts.items() if name != "sensor"))
+    return own < counter.edge_j
 
 
 def _method(meter: MeterRecord, *, by_counter: bool) -> str | None:

@@ -86,8 +86,8 @@ def sampling_times(
     begin = start_s - 2.0
     regular = np.arange(begin, end_s + 0.2, 1 / rate_hz)
     regular = regular + rng.exponential(0.0003, regular.size)
-    bursts = [np.arange(begin, begin + 0.42, 0.005)]
-    bursts += [np.arange(at, at + 0.105, 0.005) for at in (begin + 1.2, start_s, end_s)]
+    bursts = [np.arange(begin, begin + 0.42, 0.002)]
+    bursts += [np.arange(at, at + 0.105, 0.002) for at in (begin + 1.2, start_s, end_s)]
     return np.unique(np.concatenate([regular, *bursts]))
 
 
