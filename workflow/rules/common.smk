@@ -18,6 +18,7 @@ from wattslice.config.start import (
 )
 from wattslice.files import sha256_file, sha256_text
 from wattslice.provenance.code import code_digest
+from wattslice.provenance.manifest import VALIDATION
 from wattslice.provenance.snapshot import snapshot_digest
 from wattslice.provenance.start import Request, record_start
 from wattslice.report.figure_list import FIGURES
@@ -143,8 +144,9 @@ def every_run(name):
 
 def validation(wildcards):
     """The planner's check where it was made: the report shows it, but does not ask for it."""
-    path = Path(f"{RESULTS}/analysis/validation.json")
-    return [str(path)] if path.is_file() else []
+    path = f"{RESULTS}/{VALIDATION}"
+    made = Path(path).is_file() if MEASURES else VALIDATION in CAMPAIGN.archived.files
+    return [path] if made else []
 
 
 def report_figure(figure):

@@ -33,6 +33,9 @@ BASES = ("full", "7g")
 MIX_FIGURES = ("progress", "energy_ratio", "power_ratio", "saving", "gain", "time_saving")
 ENERGY_MIX_FIGURES = frozenset({"energy_ratio", "power_ratio", "saving"})
 
+# Kinds of ratios over a baseline, and what a ratio above 1 is: a gain (1) or a loss (-1).
+GAINS = {"mix_progress": 1, "mix_energy": -1}
+
 Row = Mapping[str, Any]
 _LABEL = re.compile(
     r"mix\.(?P<name>[^.]+)(?:\.(?P<part>\d+of\d+))?(?:\.(?P<scheme>(?:time-slice|mps).*))?"
@@ -54,6 +57,11 @@ class MixLabel:
         if match is None:
             return None
         return cls(match["name"], match["part"], match["scheme"] or "partition")
+
+
+def gain_percent(kind: str, ratio: float) -> float:
+    """The gain that a ratio of one of `GAINS` is: more work per time, or energy saved, in %."""
+    return 100.0 * GAINS[kind] * (ratio - 1.0)
 
 
 def mix_rows(cells: Sequence[Row]) -> list[dict[str, Any]]:
@@ -109,7 +117,7 @@ def _row(
         "base": base,
         "baseline": f"sequential on {base}",
         "workload": names[0] if len(names) == 1 else None,
-        "workloads": "+".join(names),
+        "workloads": "+".join(sorted(map(_counted, members))),
         "mode": modes.pop() if len(modes) == 1 else "several",
         "parameters": max(sizes) if sizes else None,
         "simulated": any(cell["simulated"] for cell in (*members, *others)),
@@ -133,6 +141,12 @@ def _row(
     return row
 
 
+def _counted(cell: Row) -> str:
+    """A workload, and how many workers train it where there are several."""
+    count = int(cell["workers"] or 1)
+    return str(cell["workload"]) if count == 1 else f"{count} x {cell['workload']}"
+
+
 def _progress(
     pairs: Sequence[tuple[Row, Row | None]], base: str
 ) -> tuple[float | None, str | None]:
@@ -143,7 +157,7 @@ def _progress(
         for side in (cell, other):
             if not side["throughput_samples_s"]:
                 why = side["throughput_samples_s_reason"] or "its throughput is 0"
-                return None, f"{side['run_id']}: {why}"
+                return None, f"{side['placement']} on {side['layout']}: {why}"
         total += cell["throughput_samples_s"] / other["throughput_samples_s"]
     return total, None
 

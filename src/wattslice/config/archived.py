@@ -10,7 +10,7 @@ from pathlib import Path
 from wattslice.config.errors import ConfigError
 from wattslice.config.expand import Run
 from wattslice.provenance.archive import ArchiveError, check_archive, read_archive
-from wattslice.provenance.manifest import Manifest, campaign_runs
+from wattslice.provenance.manifest import VALIDATION, Manifest, campaign_runs
 
 _SHOWN = 5
 
@@ -96,4 +96,4 @@ def _needed(name: str, wanted: Collection[str]) -> bool:
     parts = name.split("/")
     if parts[0] == "runs":
         return "/".join(parts[1:-1]) in wanted and parts[-1] != "metrics.json"
-    return parts[0] in ("idle", "partitions", "starts", "inventory.json")
+    return name == VALIDATION or parts[0] in ("idle", "partitions", "starts", "inventory.json")

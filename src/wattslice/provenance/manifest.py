@@ -20,6 +20,8 @@ from wattslice.records.base import Record
 MANIFEST = "manifest.json"
 ARCHIVE = "archive.json"
 CRATE = "ro-crate-metadata.json"
+# The planner's check: from runs on the board that the campaign itself does not ask for.
+VALIDATION = "analysis/validation.json"
 MANIFEST_SCHEMA_VERSION = 1
 # What a campaign leaves in its folder that is no result: logs, and the state of a campaign at work.
 NO_RESULTS = frozenset(
@@ -74,7 +76,7 @@ class Problem:
 
 def is_raw(name: str) -> bool:
     """Whether a file of a campaign holds raw samples."""
-    return name.startswith(f"{_BY_RUN}/") and name.endswith(".parquet")
+    return name.startswith((f"{_BY_RUN}/", "validation/")) and name.endswith(".parquet")
 
 
 def campaign_runs(folder: Path) -> dict[str, dict[str, Any]]:

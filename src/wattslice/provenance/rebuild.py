@@ -24,7 +24,7 @@ from wattslice.analysis.ratios import write_analysis
 from wattslice.config.load import load_campaign
 from wattslice.config.models import CampaignConfig
 from wattslice.files import write_json
-from wattslice.provenance.manifest import campaign_runs
+from wattslice.provenance.manifest import VALIDATION, campaign_runs
 from wattslice.provenance.snapshot import FOLDER as CODE
 from wattslice.records.metrics import RunMetrics
 
@@ -46,8 +46,9 @@ class Rebuilt:
         self.runs = sorted(every if runs is None else runs)
         content = json.loads((campaign / "campaign.json").read_text(encoding="utf-8"))
         write_json(out / "campaign.json", content | {"runs": [every[run] for run in self.runs]})
-        for name in ("inventory.json", "idle", "partitions"):
+        for name in ("inventory.json", "idle", "partitions", VALIDATION):
             if (campaign / name).exists():
+                (out / name).parent.mkdir(exist_ok=True)
                 (out / name).symlink_to((campaign / name).resolve())
         self._metrics: dict[str, RunMetrics] = {}
 

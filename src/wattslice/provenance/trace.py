@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 
 from wattslice.analysis.collect import DigestMismatchError
 from wattslice.analysis.frames import FIGURE_UNITS, KEY, TABLES, read_tables
+from wattslice.analysis.mixes import GAINS, gain_percent
 from wattslice.analysis.raw import RawFileError
 from wattslice.provenance.chain import Chain, NotACampaignError
 from wattslice.provenance.manifest import RUN_DEPTH
@@ -464,6 +465,11 @@ def _shown_values(chain: Chain) -> Iterator[_Source]:
             runs = frozenset(_runs_of_entry(entry, chain, dict(entries)))
             words = (entry.get(k) for k in ("workload", "layout", "numerator", "denominator"))
             labels = tuple(str(word) for word in words if word)
+            kind = str(entry.get("kind"))
             for key, value in entry.items():
                 if isinstance(value, float):
-                    yield _Source(f"analysis/{path.name}#{label} {key}", value, labels, runs)
+                    place = f"analysis/{path.name}#{label} {key}"
+                    yield _Source(place, value, labels, runs)
+                    if kind in GAINS:
+                        gain = gain_percent(kind, value)
+                        yield _Source(f"{place}, as a gain in %", gain, labels, runs)

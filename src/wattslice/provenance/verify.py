@@ -113,7 +113,7 @@ def _again(node: Node, chain: Chain, rebuilt: Rebuilt, manifest: Manifest) -> No
         names = [name for name in manifest.files if name.startswith(f"{folder}/")]
         same, other = [], 0
         for name in names:
-            if not (rebuilt.out / name).is_file():
+            if not (rebuilt.out / name).is_file() or (rebuilt.out / name).is_symlink():
                 other += 1
             elif (differs := same_file(chain.folder / name, rebuilt.out / name)) is not None:
                 made.add(name, differs, "bad")

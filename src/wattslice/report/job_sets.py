@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wattslice.analysis.mixes import MixLabel
+from wattslice.analysis.mixes import GAINS, MixLabel, gain_percent
 from wattslice.analysis.ratios import Ratio
 from wattslice.analysis.statistics import estimate
 from wattslice.planner.records import ValidatedRun, Validation
@@ -19,7 +19,7 @@ from wattslice.report.numbers import interval, number, with_interval
 
 SPEED, ENERGY = "work per time", "energy saved"
 MEASURES = (SPEED, ENERGY)
-_KINDS = {"mix_progress": SPEED, "mix_energy": ENERGY}
+_KINDS = dict(zip(GAINS, MEASURES, strict=True))
 _COMPARED = {"progress": SPEED, "energy_ratio": ENERGY}
 
 
@@ -153,10 +153,10 @@ def _gain(
     reason: str | None = None,
 ) -> Gain:
     """The gain that a ratio over the baseline, its interval and its repeats are."""
-    sign = 1.0 if measure == SPEED else -1.0
+    (kind,) = (kind for kind, of in _KINDS.items() if of == measure)
 
     def percent(ratio: float) -> float:
-        return 100.0 * sign * (ratio - 1.0)
+        return gain_percent(kind, ratio)
 
     by_block = {block: percent(ratio) for block, ratio in (blocks or {}).items()}
     if value is None:

@@ -75,7 +75,7 @@ def test_each_baseline_is_named_and_has_its_own_gain(own: JobSet) -> None:
     assert own.options["full, time-slice"].known(SPEED)["sequential on full"].sure is None
     failed = layout.gains[SPEED, "mps on full"]
     assert failed.value is None
-    assert "full/mix.pair.mps/fp32/rep1: outcome unsupported_layout" in (failed.reason or "")
+    assert failed.reason == "mix.pair.mps on full: outcome unsupported_layout"
 
 
 def test_the_best_layout_and_how_sure(own: JobSet) -> None:
@@ -150,6 +150,14 @@ def test_parts_of_a_job_list_are_compared_part_by_part(tmp_path: Path) -> None:
         refused = option.gains[SPEED, "time-slice on full"]
         assert refused.value is None
         assert refused.reason == "time-slice on full: all jobs at once, not this part"
+
+
+def test_equal_jobs_are_counted(tmp_path: Path) -> None:
+    twins = Truth(layout="2x1c", placement="mix.twins", workloads={0: "cnn", 1: "cnn"}, step_s=0.15)
+    (own,) = job_sets(data_of(tmp_path, [block(1)[0], twins]))
+    assert own.title == "twins (2 x cnn) in fp32"
+    gain = own.options["2x1c"].known(SPEED)["sequential on full"]
+    assert gain.value == pytest.approx(100 / 3, rel=1e-3)
 
 
 def test_a_missing_side_gives_a_reason_and_no_number(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ def draw(data: FigureData) -> Drawing | Empty:
     validation = data.validation
     if validation is None:
         return Empty(
-            "no layout that the planner proposes was run; `snakemake validate` does, and the next "
-            "`snakemake` shows it here"
+            "no layout that the planner proposes was run; the target validate does so, and the "
+            "next run of the workflow shows it here"
         )
     rows = _rows(validation)
     if not rows:
