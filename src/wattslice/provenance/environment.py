@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,8 +15,7 @@ from pathlib import Path
 from wattslice.files import canonical_json, sha256_text
 
 _SLURM_KEYS = ("SLURM_JOB_ID", "SLURM_JOB_PARTITION", "SLURMD_NODENAME", "SLURM_STEP_GPUS")
-# Settings of the numerical libraries that can change a measurement. Which device a process may
-# see (CUDA_VISIBLE_DEVICES) is no software: the board's identity says that.
+# Settings by which threads, memory, CUDA and PyTorch are steered, and with them a measurement.
 _VARIABLES = (
     "CUBLAS_",
     "CUDA_",
@@ -24,13 +24,16 @@ _VARIABLES = (
     "KMP_",
     "MALLOC_",
     "MKL_",
-    "NVIDIA_TF32_OVERRIDE",
+    "NVIDIA_",
     "OMP_",
     "OPENBLAS_",
     "PYTORCH_",
     "TORCH_",
 )
 _DEVICE_CHOICE = "_VISIBLE_DEVICES"
+# e.g. NVIDIA_API_KEY: records are published.
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
+_LINK_WITH_LOGIN = re.compile(r"://[^/\s]*@")
 _CPU_FIELDS = {"model name": "model", "microcode": "microcode", "cpu MHz": "mhz_at_start"}
 _SYSFS_CPU = Path("/sys/devices/system/cpu")
 
@@ -71,13 +74,15 @@ def _origin(dist: importlib.metadata.Distribution) -> str:
     return f"{url}@{commit}" if commit else url
 
 
-def variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Environment variables that steer the numerical libraries."""
-    environ = os.environ if environ is None else environ
+def variables(environ: Mapping[str, str] = os.environ, *, devices: bool = False) -> dict[str, str]:
+    """Environment variables that steer the numerical libraries; what may be secret is withheld.
+
+    `devices`: also which ones a process may see (CUDA_VISIBLE_DEVICES). They are no software.
+    """
     return {
-        key: value
-        for key, value in sorted(environ.items())
-        if key.startswith(_VARIABLES) and not key.endswith(_DEVICE_CHOICE)
+        name: "(withheld)" if _SECRET.search(name) or _LINK_WITH_LOGIN.search(value) else value
+        for name, value in sorted(environ.items())
+        if name.startswith(_VARIABLES) and (devices or not name.endswith(_DEVICE_CHOICE))
     }
 
 

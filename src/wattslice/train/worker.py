@@ -13,12 +13,12 @@ from typing import Any
 
 from wattslice.config.models import WarmupConfig
 from wattslice.measure.steady import WarmupDetector
+from wattslice.provenance import environment as environments
 from wattslice.train.clock import CudaClock, HostClock, StepClock
 from wattslice.train.ddp import Member
 from wattslice.train.lifetime import die_with_parent
 from wattslice.train.loop import StepLoop
 from wattslice.train.protocol import LineReader, WorkerJob, send
-from wattslice.train.variables import steering_variables
 
 
 class _StoppedError(Exception):
@@ -100,7 +100,7 @@ class Worker:
                 "device": self._device_name(torch),
                 "threads": torch.get_num_threads(),
                 "affinity": sorted(os.sched_getaffinity(0)),
-                "variables": steering_variables(os.environ),
+                "variables": environments.variables(devices=True),
                 "parameters": workload.parameters,
                 "trainable_parameters": workload.trainable_parameters,
                 "weights": workload.weights,

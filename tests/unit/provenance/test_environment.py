@@ -64,7 +64,16 @@ def test_variables_of_numerical_libraries_count_and_the_choice_of_a_device_does_
         "CUDA_VISIBLE_DEVICES": "MIG-1",
         "HOME": "/root",
     }
-    assert environments.variables(environ) == {"NVIDIA_TF32_OVERRIDE": "0", "OMP_NUM_THREADS": "2"}
+    software = {"NVIDIA_TF32_OVERRIDE": "0", "OMP_NUM_THREADS": "2"}
+    assert environments.variables(environ) == software
+    seen = {"CUDA_VISIBLE_DEVICES": "MIG-1", **software}
+    assert environments.variables(environ, devices=True) == seen
+
+
+def test_secrets_in_variables_are_withheld() -> None:
+    environ = {"NVIDIA_API_KEY": "hidden", "TORCH_PROXY": "http://user:hidden@host/"}
+    withheld = dict.fromkeys(environ, "(withheld)")
+    assert environments.variables({**environ, "HF_TOKEN": "hidden"}) == withheld
 
 
 def test_containers_are_recognised(tmp_path: Path) -> None:

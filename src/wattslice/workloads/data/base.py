@@ -107,7 +107,7 @@ class Dataset(ABC):
         return kept[2]
 
 
-class ImageDataset(Dataset):
+class Images(Dataset):
     """Images as bytes with labels.
 
     A batch is {"images": uint8 [batch, stored channels, edge, edge], "labels": int64 [batch]}.
@@ -120,11 +120,9 @@ class ImageDataset(Dataset):
         self,
         shape: DataShape,
         fingerprint: DataFingerprint,
-        images: torch.Tensor,
         labels: torch.Tensor,
     ) -> None:
         super().__init__(shape, fingerprint)
-        self.images = images
         self.labels = labels
 
     def batch(
@@ -133,7 +131,29 @@ class ImageDataset(Dataset):
         if task != "image-classification":
             raise DataError(f"task: {task!r} needs token sequences, but the data are images")
         index = self.indices(step, batch_size, seed, shard)
-        return {"images": self.images[index], "labels": self.labels[index]}
+        return {"images": self._pixels(index, step, seed, shard), "labels": self.labels[index]}
+
+    def _pixels(self, index: torch.Tensor, step: int, seed: int, shard: Shard) -> torch.Tensor:
+        """The images of a batch by their numbers, uint8."""
+        raise NotImplementedError
+
+
+class ImageDataset(Images):
+    """Images in memory."""
+
+    def __init__(
+        self,
+        shape: DataShape,
+        fingerprint: DataFingerprint,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+    ) -> None:
+        super().__init__(shape, fingerprint, labels)
+        self.images = images
+
+    def _pixels(self, index: torch.Tensor, step: int, seed: int, shard: Shard) -> torch.Tensor:
+        del step, seed, shard
+        return self.images[index]
 
 
 def normalise(images: torch.Tensor, channels: int) -> torch.Tensor:

@@ -16,14 +16,7 @@ import numpy as np
 import torch
 
 from wattslice.records.run import DataFingerprint
-from wattslice.workloads.data.base import (
-    WHOLE,
-    Batch,
-    Dataset,
-    DataShape,
-    Shard,
-    generator,
-)
+from wattslice.workloads.data.base import DataShape, Images, Shard, generator
 from wattslice.workloads.errors import DataError
 
 CROP_SHARE = 0.875  # 224 of 256: He et al. 2015, section 3.4
@@ -72,8 +65,8 @@ def load(config: Mapping[str, Any], name: str, seed: int) -> ImageFolder:
     return ImageFolder(shape, fingerprint, files, torch.tensor(listing.targets))
 
 
-class ImageFolder(Dataset):
-    """Images on disk. Batches are as those of ImageDataset, of three channels."""
+class ImageFolder(Images):
+    """Images on disk, of three channels."""
 
     def __init__(
         self,
@@ -82,23 +75,18 @@ class ImageFolder(Dataset):
         files: list[Path],
         labels: torch.Tensor,
     ) -> None:
-        super().__init__(shape, fingerprint)
+        super().__init__(shape, fingerprint, labels)
         self.files = files
-        self.labels = labels
 
-    def batch(
-        self, step: int, batch_size: int, seed: int, task: str, shard: Shard = WHOLE
-    ) -> Batch:
-        if task != "image-classification":
-            raise DataError(f"task: {task!r} needs token sequences, but the data are images")
-        index = self.indices(step, batch_size, seed, shard)
-        everything = batch_size * shard.count
-        flips = torch.rand(everything, generator=generator(seed, 3, step))[shard.rows(batch_size)]
+    def _pixels(self, index: torch.Tensor, step: int, seed: int, shard: Shard) -> torch.Tensor:
+        count = len(index)
+        everything = torch.rand(count * shard.count, generator=generator(seed, 3, step))
+        flips = (everything[shard.rows(count)] < 0.5).tolist()
         edge = int(self.shape.image_size or 0)
-        images = torch.empty(batch_size, 3, edge, edge, dtype=torch.uint8)
-        for row, sample in enumerate(index.tolist()):
-            images[row] = read_image(self.files[sample], edge, flip=bool(flips[row] < 0.5))
-        return {"images": images, "labels": self.labels[index]}
+        images = torch.empty(count, 3, edge, edge, dtype=torch.uint8)
+        for row, (sample, flip) in enumerate(zip(index.tolist(), flips, strict=True)):
+            images[row] = read_image(self.files[sample], edge, flip=flip)
+        return images
 
 
 def read_image(file: Path, edge: int, *, flip: bool) -> torch.Tensor:
