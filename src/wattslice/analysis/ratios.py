@@ -30,7 +30,7 @@ from wattslice.records.base import Record
 RATIOS_SCHEMA_VERSION = 1
 # In this order: the first of a pair that a campaign has is the base of the ratio.
 BASELINES = ("fp32", "fp32-default")
-PRECISIONS = ("fp32", "fp32-default", "tf32", "bf16", "fp16")
+PRECISIONS = ("fp32", "fp32-default", "tf32", "bf16", "fp16", "fp8")
 
 KINDS: dict[str, str] = {
     "precision_speedup": "throughput of a precision over that of the base precision",

@@ -45,7 +45,8 @@ from wattslice.records.board import (
 
 MigModeWord = Literal["off", "on", "pending-on", "pending-off", "not-supported"]
 _FULL = "full"
-# Compute capability from which a format has tensor cores: TF32 and bf16 with 8.0, fp16 with 7.0.
+# Compute capability from which a format has tensor cores: float8 with 8.9, TF32 and bf16 with 8.0,
+# fp16 with 7.0.
 _PRECISIONS_8 = ("fp32", "fp32-default", "tf32", "bf16", "fp16")
 _PRECISIONS_7 = ("fp32", "fp32-default", "fp16")
 _PRECISIONS_OLD = ("fp32", "fp32-default")
@@ -120,7 +121,7 @@ class NvidiaBoard:
             return _PRECISIONS_CPU
         capability = nvml.compute_capability(device)
         if capability >= (8, 0):
-            return _PRECISIONS_8
+            return (*_PRECISIONS_8, "fp8") if capability >= (8, 9) else _PRECISIONS_8
         return _PRECISIONS_7 if capability >= (7, 0) else _PRECISIONS_OLD
 
     def plan(self, layout: Layout) -> LayoutPlan:

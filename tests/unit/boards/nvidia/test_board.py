@@ -219,6 +219,18 @@ def test_a_real_board_is_addressed_by_the_uuid_of_the_slice(sim):
     assert placement.simulated_slice is None
 
 
+@on_simulator(f"{A100},{H100}")
+def test_float8_needs_an_ada_or_later_board(sim):
+    has = []
+    for number in (0, 1):
+        board = NvidiaBoard(sim.uuid(number))
+        # On a simulated board the training computes on the CPU.
+        assert "fp8" not in board.capabilities().precisions
+        board._identity = board.identity.model_copy(update={"simulated": False})
+        has.append("fp8" in board.capabilities().precisions)
+    assert has == [False, True]
+
+
 def test_shares_of_cores_are_fair_disjoint_and_never_empty():
     from wattslice.boards.cpu.cores import fair_share
 
