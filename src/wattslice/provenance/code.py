@@ -8,15 +8,14 @@ Modification times play no part.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from wattslice.files import sha256_file
+from wattslice.provenance.imports import imports
 
-PACKAGE = "wattslice"
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
 # Files that a module reads lie in these folders beside it.
 _DATA_FOLDERS = ("data", "templates")
@@ -29,27 +28,6 @@ def _module_file(name: str, root: Path) -> Path | None:
         if candidate.is_file():
             return candidate
     return None
-
-
-@lru_cache(maxsize=1024)
-def _imports(path: Path, module: str) -> tuple[str, ...]:
-    """Modules of the package that a file imports (names may also be attributes of modules)."""
-    found: list[str] = []
-    is_package = path.name == "__init__.py"
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parts = module.split(".")
-                keep = len(parts) - node.level + (1 if is_package else 0)
-                base = ".".join([*parts[:keep], *([base] if base else [])])
-            found.append(base)
-            found += [f"{base}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.append(node.value)  # a module that is imported by name, e.g. from a registry
-    return tuple(name for name in found if name.split(".")[0] == PACKAGE and " " not in name)
 
 
 @lru_cache(maxsize=1024)
@@ -82,7 +60,7 @@ def closure(entries: tuple[str | Path, ...], root: Path = SOURCE_ROOT) -> tuple[
 
     def add_file(path: Path, module: str) -> None:
         files.add(path)
-        waiting.extend(_imports(path, module))
+        waiting.extend(imports(path, module))
         files.update(_data_files(path))
 
     for entry in entries:

@@ -7,6 +7,7 @@ import pytest
 
 from wattslice.config.campaign import TRAIN
 from wattslice.provenance.code import SOURCE_ROOT, closure, code_digest
+from wattslice.provenance.imports import Memory
 
 
 @pytest.fixture
@@ -88,3 +89,22 @@ def test_what_measures_and_what_only_shows_are_apart() -> None:
     assert {"workloads/timm_models.py", "workloads/transformers_models.py"} <= names
     assert not any(name.startswith(("analysis/", "report/")) for name in names)
     assert "measure/energy.py" not in names  # a reading of raw samples, not a measurement
+
+
+def test_imports_are_remembered_by_content_and_a_damaged_memory_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "imports.json"
+    source = b"from . import sibling\nimport wattslice.files\n"
+    wanted = ("wattslice.a", "wattslice.a.sibling", "wattslice.files")
+    for damage in (None, "{", '{"version": "other", "imports": {"key": ["wrong"]}}', "[]"):
+        if damage is not None:
+            path.write_text(damage)
+        memory = Memory(path, "version")
+        assert memory.look_up("key", source, "wattslice.a.module", False) == wanted
+        memory.save()
+        # Only a memory that holds it can answer for a source that does not parse.
+        assert Memory(path, "version").look_up("key", b"(", "", False) == wanted
+    written = path.stat().st_mtime_ns
+    again = Memory(path, "version")
+    again.look_up("key", source, "wattslice.a.module", False)
+    again.save()
+    assert path.stat().st_mtime_ns == written
