@@ -19,6 +19,7 @@ from wattslice.boards.activity import ActivitySource
 from wattslice.boards.base import Board, PowerSource, WorkerPlacement
 from wattslice.boards.errors import BoardError, BoardNotFoundError
 from wattslice.config.layout import Layout
+from wattslice.records.base import Quantity
 from wattslice.records.board import (
     BoardIdentity,
     Capabilities,
@@ -299,6 +300,9 @@ class AllocatedBoard:
         elsewhere = set(self._tenants())
         mine = tuple(name for name in found.foreign_processes if name not in elsewhere)
         return found.model_copy(update={"foreign_processes": mine})
+
+    def memory_used(self, slice_: SliceState) -> Quantity:
+        return self._board.memory_used(slice_)
 
     @contextlib.contextmanager
     def lease(self, timeout_s: float | None = None) -> Iterator[None]:

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from wattslice.boards.activity import ActivitySource
 from wattslice.config.layout import Layout
+from wattslice.records.base import Quantity
 from wattslice.records.board import (
     BoardIdentity,
     Capabilities,
@@ -131,6 +132,10 @@ class Board(Protocol):
         ...
 
     def health(self) -> Health: ...
+
+    def memory_used(self, slice_: SliceState) -> Quantity:
+        """Memory in use on a slice now, by all that is on it, MiB, as the driver says."""
+        ...
 
     def placement(self, slice_: SliceState) -> WorkerPlacement: ...
 

@@ -159,6 +159,9 @@ class BoardSet:
     def health(self) -> Health:
         return common_health([board.health() for board in self.members])
 
+    def memory_used(self, slice_: SliceState) -> Quantity:
+        return self.members[slice_.index].memory_used(slice_)
+
     def placement(self, slice_: SliceState) -> WorkerPlacement:
         """As the slice's board says, with a share of the host's cores."""
         found = self.members[slice_.index].placement(slice_)

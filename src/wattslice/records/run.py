@@ -66,8 +66,8 @@ class MemoryPeak(Record):
     cuda_reserved_mib: float | None = None
     device_used_mib: float | None = Field(
         default=None,
-        description="in use on the slice when the window ends, by all that is on it: total - free "
-        "as the driver says (cudaMemGetInfo)",
+        description="in use on the slice at the end of the window, by all that is on it, as NVML "
+        "says (up to schema version 2 as cudaMemGetInfo says)",
     )
 
 

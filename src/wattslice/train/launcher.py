@@ -84,6 +84,7 @@ class _Attempt:
     window_from_s: float | None = None  # last loss of a worker inside the window
     activities: tuple[ActivityReading, ...] = ()
     foreign: dict[int, Quantity] = field(default_factory=dict)  # by slice index
+    memory_used: dict[int, float | None] = field(default_factory=dict)  # by slice index, MiB
     aliasing: AliasingCheck | None = None
     searches: Searches = field(default_factory=dict)
     lost: bool = False
@@ -270,19 +271,18 @@ def _train(  # noqa: PLR0917  (the order in which a run comes by them)
 ) -> None:
     """Run the workers; under a sharing scheme, with what that needs around them."""
     assert attempt.layout_state is not None
-    activity = board.activity_source(attempt.layout_state.slices)
     if spec.parallel == "ddp":
         with tempfile.TemporaryDirectory(prefix="wattslice-ddp-") as folder:
             jobs = ddp.joined(jobs, Path(folder) / "rendezvous")
-            _train_workers(jobs, measure, meters, attempt, activity=activity)
+            _train_workers(jobs, measure, board, meters, attempt)
         return
     if spec.sharing is None:
-        _train_workers(jobs, measure, meters, attempt, activity=activity)
+        _train_workers(jobs, measure, board, meters, attempt)
         return
     try:
         with sharing.shared(spec.sharing, board, attempt.layout_state, len(jobs)) as scheme:
             jobs = [(job, {**env, **e}) for (job, env), e in zip(jobs, scheme.env, strict=True)]
-            _train_workers(jobs, measure, meters, attempt, activity=activity, scheme=scheme)
+            _train_workers(jobs, measure, board, meters, attempt, scheme=scheme)
     except sharing.SharingUnavailableError as error:
         attempt.fail("unsupported_layout", str(error))
 
@@ -290,12 +290,15 @@ def _train(  # noqa: PLR0917  (the order in which a run comes by them)
 def _train_workers(
     jobs: Jobs,
     measure: MeasureConfig,
+    board: Board,
     meters: Meters,
     attempt: _Attempt,
     *,
-    activity: ActivitySource,
     scheme: sharing.Shared | None = None,
 ) -> None:
+    assert attempt.layout_state is not None
+    slices = attempt.layout_state.slices
+    activity = board.activity_source(slices)
     group: WorkerGroup | None = None
     try:
         group = WorkerGroup(jobs)
@@ -318,6 +321,7 @@ def _train_workers(
         _hold_window(group, measure, meters, attempt, beside=beside, lost=lost)
         beside.end()  # before the workers stop: the interval lies inside the window
         attempt.foreign = beside.host.foreign()
+        attempt.memory_used = {s.index: board.memory_used(s).value for s in slices}
         group.command("stop")
         group.wait("done", measure.start_timeout_s, "closing the window")
         meters.mark("end")
@@ -462,7 +466,11 @@ def _collect(group: WorkerGroup, attempt: _Attempt) -> None:
                 window_end_s=result.get("window_end_s"),
                 loss_first=first,
                 loss_last=last,
-                memory=MemoryPeak.model_validate(result["memory"]) if result else None,
+                memory=MemoryPeak(
+                    **result["memory"], device_used_mib=attempt.memory_used.get(job.slice_index)
+                )
+                if result
+                else None,
             )
         )
         for step, loss in enumerate(losses):

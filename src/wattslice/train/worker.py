@@ -215,8 +215,6 @@ class Worker:
         if self._job.device == "cuda":
             memory["cuda_allocated_mib"] = torch.cuda.max_memory_allocated() / 2**20
             memory["cuda_reserved_mib"] = torch.cuda.max_memory_reserved() / 2**20
-            free, total = torch.cuda.mem_get_info()
-            memory["device_used_mib"] = (total - free) / 2**20
         return memory
 
 

@@ -73,11 +73,15 @@ def solo(h100: Simulation, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ru
     return record, folder
 
 
-def test_the_activity_of_busy_and_idle_slices_is_in_the_record(
+def test_activity_of_busy_and_idle_slices_and_memory_in_use_are_in_the_record(
     solo: tuple[RunRecord, Path],
 ) -> None:
     record, _ = solo
     assert record.window is not None
+    (worker,) = record.workers
+    assert worker.memory is not None
+    assert worker.memory.device_used_mib is not None
+    assert 0 <= worker.memory.device_used_mib < (worker.slice.memory_mib or 0)
     readings = {(r.slice_index, r.metric): r for r in record.activities}
     busy = [worker.slice.index for worker in record.workers]
     for index in (0, 1):

@@ -174,6 +174,10 @@ class CpuBoard:
             temperature_c=none, power_limit_w=none, sm_clock_mhz=none, memory_clock_mhz=none
         )
 
+    def memory_used(self, slice_: SliceState) -> Quantity:
+        del slice_
+        return Quantity.missing("core sets have no memory of their own")
+
     def placement(self, slice_: SliceState) -> WorkerPlacement:
         return WorkerPlacement(device="cpu", cores=slice_.cores, threads=len(slice_.cores))
 

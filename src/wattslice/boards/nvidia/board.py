@@ -238,6 +238,12 @@ class NvidiaBoard:
                 foreign_processes=self._foreign_processes(device),
             )
 
+    def memory_used(self, slice_: SliceState) -> Quantity:
+        uuid = slice_.uuid
+        if uuid is None:
+            return Quantity.missing("the slice has no UUID")
+        return nvml.quantity(lambda: nvml.memory(nvml.any_handle_by_uuid(uuid)).used_mib)
+
     def _foreign_processes(self, device: nvml.Device) -> tuple[str, ...]:
         own = _family(os.getpid())
         pids: set[int] = set()

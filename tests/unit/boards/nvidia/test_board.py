@@ -219,6 +219,19 @@ def test_a_real_board_is_addressed_by_the_uuid_of_the_slice(sim):
     assert placement.simulated_slice is None
 
 
+@on_simulator()
+def test_memory_in_use_is_that_of_the_slice(sim):
+    board = NvidiaBoard(sim.uuid(), "managed")
+    busy, empty = board.ensure(layout("3g+3g")).slices
+    before = [board.memory_used(slice_).value for slice_ in (busy, empty)]
+    sim.process(busy.uuid, 4711)
+    after = [board.memory_used(slice_).value for slice_ in (busy, empty)]
+    assert after == [before[0] + 1024, before[1]]
+    gone = busy.model_copy(update={"uuid": "MIG-00000000-0000-0000-0000-000000000000"})
+    assert board.memory_used(gone).value is None
+    assert board.memory_used(gone).reason
+
+
 @on_simulator(f"{A100},{H100}")
 def test_float8_needs_an_ada_or_later_board(sim):
     has = []
