@@ -72,9 +72,16 @@ class _Readings:
         high = t[changed]
         low = np.maximum(t[changed - 1], high - period_s)
         tick, half = (low + high) / 2, (high - low) / 2 + call[changed] / 2
+        at_tick = e[changed]
         if measured is not None:
             tick, half = _beside_known_ticks(tick, half, measured)
-        return cls(t, e, period_s, tick, half, e[changed])
+            if tick.size:
+                # A window may begin with the meter: the reading before the first tick seen shows
+                # what the counter had at the tick before that.
+                tick = np.append(tick[0] - measured.value_s, tick)
+                half = np.append(half[0] + measured.error_s, half)
+                at_tick = np.append(e[changed[0] - 1], at_tick)
+        return cls(t, e, period_s, tick, half, at_tick)
 
 
 def _beside_known_ticks(

@@ -86,9 +86,10 @@ def test_uncertainty_covers_the_error_in_95_of_100_windows(
     assert covered_apart / WINDOWS >= 0.95
 
 
+@pytest.mark.parametrize("lead_s", [2.0, 0.001])
 @pytest.mark.parametrize("shape", [square, sawtooth])
 def test_a_windows_ends_leave_little_error_wherever_they_lie(
-    shape: Callable[[float, float, float, float], Energy],
+    shape: Callable[[float, float, float, float], Energy], lead_s: float
 ) -> None:
     """The counter adds up true power here, so all that is wrong comes from the two ends."""
     rng = np.random.default_rng(11)
@@ -97,13 +98,15 @@ def test_a_windows_ends_leave_little_error_wherever_they_lie(
         end_s = A + rng.uniform(6.0, 10.0)
         truth = shape(100.0, 380.0, rng.uniform(0.15, 3.0), rng.uniform())
         true_j = float(truth(np.array(end_s)) - truth(np.array(A)))
-        samples = read(Sensor(truth, phase=rng.uniform()), sampling_times(A, end_s, rng))
+        samples = read(
+            Sensor(truth, phase=rng.uniform()), sampling_times(A, end_s, rng, lead_s=lead_s)
+        )
         found = energy(samples, A, end_s, meter()).counter_j
         assert found is not None
         errors.append(abs(found - true_j) / true_j)
     # A difference of two readings is 0.4 % off in the middle, and up to 2 %.
     assert np.median(errors) <= 2e-4
-    assert max(errors) <= 4e-3
+    assert max(errors) <= 5e-3
 
 
 def test_steps_in_beat_with_the_sensor_are_flagged_and_no_others() -> None:

@@ -80,10 +80,15 @@ class Sensor:
 
 
 def sampling_times(
-    start_s: float, end_s: float, rng: np.random.Generator, *, rate_hz: float = 10.0
+    start_s: float,
+    end_s: float,
+    rng: np.random.Generator,
+    *,
+    rate_hz: float = 10.0,
+    lead_s: float = 2.0,
 ) -> np.ndarray:
     """When `Meter` reads: every 1/rate, closely at its start, 1.2 s later and at both marks."""
-    begin = start_s - 2.0
+    begin = start_s - lead_s
     regular = np.arange(begin, end_s + 0.2, 1 / rate_hz)
     regular = regular + rng.exponential(0.0003, regular.size)
     bursts = [np.arange(begin, begin + 0.42, 0.002)]
