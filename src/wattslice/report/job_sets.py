@@ -7,8 +7,8 @@ One source for the figure, the table and the sentences of the report. Gains are 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from wattslice.analysis.mixes import GAINS, MixLabel, gain_percent
 from wattslice.analysis.ratios import Ratio
@@ -33,6 +33,7 @@ class Gain:
     n: int = 0  # repeats; 0 for a prediction
     reason: str | None = None
     by_block: dict[str, float] = field(default_factory=dict)
+    runs: frozenset[str] = frozenset()  # that it comes from, on both sides
 
     @property
     def sure(self) -> bool | None:
@@ -87,6 +88,7 @@ class JobSet:
     jobs: str
     precision: str
     modelled: bool = False
+    failed_checks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by run
     options: dict[str, Option] = field(default_factory=dict)
 
     @property
@@ -131,13 +133,14 @@ class JobSet:
 def job_sets(data: FigureData) -> list[JobSet]:
     """The campaign's mixes and job lists, and the jobs of the planner's check where it was made."""
     sets: dict[tuple[str, str, str], JobSet] = {}
+    failed_checks = _failed_checks(data)
     for ratio in data.ratios.ratios:
         label = MixLabel.parse(ratio.placement)
         if label is None or ratio.kind not in _KINDS:
             continue
         part = "" if label.part is None else f", part {label.part.replace('of', ' of ')}"
         key = (label.name + part, ratio.numerator.replace("+", " + "), ratio.precision)
-        own = sets.setdefault(key, JobSet(*key))
+        own = sets.setdefault(key, JobSet(*key, failed_checks=failed_checks))
         own.modelled = own.modelled or ratio.modelled
         way = "" if label.scheme == "partition" else f", {label.scheme}"
         own.put(ratio.layout + way, _KINDS[ratio.kind], ratio.denominator, _measured(ratio))
@@ -165,14 +168,29 @@ def _gain(
     return Gain(percent(value), low, high, len(by_block), None, by_block)
 
 
+def _failed_checks(data: FigureData) -> dict[str, list[str]]:
+    """Names of the quality checks that each run failed; what the labels say is left out."""
+    rows = data.tables["runs"].fillna({"quality_flags": "", "quality_rejects": ""})
+    return {
+        str(row["run_id"]): [
+            name
+            for name in f"{row['quality_rejects']};{row['quality_flags']}".split(";")
+            if name not in ("", "modelled", "simulated")
+        ]
+        for row in rows.to_dict("records")
+    }
+
+
 def _measured(ratio: Ratio) -> Gain:
-    return _gain(
+    gain = _gain(
         _KINDS[ratio.kind],
         ratio.value,
         (ratio.ci_low, ratio.ci_high),
         {pair.block: pair.value for pair in ratio.pairs},
         ratio.reason,
     )
+    sides = [run for pair in ratio.pairs for run in (pair.numerator_run, pair.denominator_run)]
+    return replace(gain, runs=frozenset(run for side in sides for run in side.split(" + ")))
 
 
 def _planned(validation: Validation) -> JobSet:
@@ -230,6 +248,10 @@ def headline(own: JobSet, confidence: float) -> str:
     text += f" against {baseline}; it is {_place(ranking)}"
     if gain.sure is None:
         text += ", and its gain is not sure"
+    failed = Counter(name for run in gain.runs for name in own.failed_checks.get(run, ()))
+    if failed:
+        checks = ", ".join(f"{name} ({count})" for name, count in sorted(failed.items()))
+        text += f"; checks failed in its {len(gain.runs)} runs: {checks}"
     return f"{text}."
 
 

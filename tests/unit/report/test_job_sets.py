@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from fixtures.records import Truth, make_campaign, make_config, make_validation
@@ -15,7 +16,7 @@ from wattslice.analysis.ratios import Ratio
 from wattslice.report import charts
 from wattslice.report.charts.base import FigureData, load
 from wattslice.report.html import write_report
-from wattslice.report.job_sets import ENERGY, SPEED, JobSet, job_sets, sentences
+from wattslice.report.job_sets import ENERGY, SPEED, JobSet, headline, job_sets, sentences
 from wattslice.report.numbers import number
 
 BOTH = {0: "cnn", 1: "distilbert"}
@@ -95,12 +96,21 @@ def test_the_best_layout_and_how_sure(own: JobSet) -> None:
     )
 
 
+def test_runs_that_a_check_doubts_are_said(data: FigureData) -> None:
+    runs = data.tables["runs"].assign(quality_flags="", quality_rejects=pd.NA)
+    runs.loc[runs["run_id"] == "full/cnn.solo/fp32/rep2", "quality_flags"] = "foreign-host-load"
+    (own,) = job_sets(replace(data, tables={**data.tables, "runs": runs}))
+    expected = "; checks failed in its 9 runs: foreign-host-load (1)."
+    assert headline(own, 0.95).endswith(expected)
+
+
 def test_figure_table_and_sentence_have_the_same_numbers(data: FigureData, own: JobSet) -> None:
     figure = charts.build("mixes", data)
     assert figure.answers == (
         "pair (cnn + distilbert) in fp32: 2x1c gains 33.3 % (range 21.2 to 48.1, 3 repeats) in "
         "work per time and saves 19.0 % (range 10.9 to 27.1, 3 repeats) of the energy against "
-        "sequential on full; it is the best of 3 ways (in 3 of 3 repeats).",
+        "sequential on full; it is the best of 3 ways (in 3 of 3 repeats); checks failed in its 9 "
+        "runs: window-headline (9).",
     )
     rows = [row for row in figure.datasets["mixes"] if row["role"] == "median"]
     assert {row["line"] for row in rows} == {"★ 2x1c", "2x1c", "3x1c", "★ 3x1c", "full, time-slice"}
