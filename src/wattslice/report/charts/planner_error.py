@@ -10,7 +10,7 @@ from wattslice.report.job_sets import validated_layouts
 PANELS = {
     "throughput": "throughput of each job",
     "progress": "work of all jobs per time",
-    "energy_ratio": "energy for the work of sequence",
+    "energy_ratio": "energy for the same work",
     "mean_power": "mean power of the board",
 }
 ROLES = {"best": "predicted best", "random": "drawn at random"}
