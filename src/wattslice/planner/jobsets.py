@@ -63,36 +63,9 @@ class Schedule:
         return Schedule(tuple(tuple(sorted(jobs, key=lambda job: job[1])) for jobs in self.slices))
 
 
-def sequential(times_s: Mapping[str, float]) -> Schedule:
-    """All jobs on one slice, one after another."""
-    return Schedule((tuple(times_s.items()),))
-
-
-def energy_j(
-    schedule: Schedule, dynamic_w: Mapping[str, float], idle_w: float, until_s: float | None = None
-) -> float:
-    """E = idle x M + Σ_j t_j d_j: the board's energy until the last job ends (or `until_s`).
-
-    `dynamic_w` is what job j adds to the board's idle power while it runs on its slice, W.
-    """
-    busy = math.fsum(t * dynamic_w[name] for jobs in schedule.slices for name, t in jobs)
-    return idle_w * (schedule.makespan_s if until_s is None else until_s) + busy
-
-
 def progress(rates: Mapping[str, float], base_rates: Mapping[str, float]) -> float:
     """Σ_j r_j / b_j: normalised progress, 1. Raises ZeroDivisionError for a base that stands."""
     return math.fsum(rate / base_rates[name] for name, rate in rates.items())
-
-
-def steady_energy_ratio(
-    power_w: float,
-    rates: Mapping[str, float],
-    base_rates: Mapping[str, float],
-    base_power_w: Mapping[str, float],
-) -> float:
-    """Energy of the layout over that of the base, for the work that the layout does, 1."""
-    base = math.fsum(r / base_rates[name] * base_power_w[name] for name, r in rates.items())
-    return power_w / base
 
 
 class Faster(Record):
@@ -114,13 +87,10 @@ def faster(
     base_schedule: Schedule | None = None,
     rates: Mapping[str, float] | None = None,
     base_rates: Mapping[str, float] | None = None,
-    base_together: bool = False,
 ) -> Faster:
     """Every reading that the figures allow.
 
-    Schedules give the readings for fixed work, rates those for a steady rate. `base_together`:
-    the base runs all jobs at once (time slicing, MPS) with `base_rates`, so that p / p_base is
-    their sum of ratios to it, weighed equally.
+    Schedules give the readings for fixed work, rates those for a steady rate.
     """
     fixed: dict[str, float | None] = dict.fromkeys(
         ("time_saved", "speedup_gain", "mean_completion_saved")
@@ -139,8 +109,6 @@ def faster(
     )
     if rates is not None and base_rates is not None:
         p = progress(rates, base_rates)
-        if base_together:
-            p /= len(rates)
         logs = [math.log(rate / base_rates[name]) for name, rate in rates.items()]
         steady = {
             "throughput_gain": p - 1.0,
@@ -153,15 +121,3 @@ def faster(
 def _mean(values: Iterable[float]) -> float:
     items = list(values)
     return math.fsum(items) / len(items)
-
-
-def implied_power_ratio(energy_saving: float, *, time_saved: float | None, gain: float) -> float:
-    """Mean power over the base's that an energy saving implies under a reading of "faster".
-
-    E = P T, so P / P_base = (1 - saving) / (T / T_base). With `time_saved` x, T / T_base is 1 - x;
-    with a throughput `gain` g it is 1 / (1 + g). 55 % faster on 42 % less energy: 1.29 under the
-    first reading, 0.90 under the second.
-    """
-    if time_saved is not None:
-        return (1.0 - energy_saving) / (1.0 - time_saved)
-    return (1.0 - energy_saving) * (1.0 + gain)

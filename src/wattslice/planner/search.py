@@ -220,21 +220,6 @@ class _Slots:
         return tuple(values[objective] for objective in objectives)
 
 
-def fixed_costs(
-    options: Options, layout: Layout, slices: Sequence[int], objectives: Sequence[Objective]
-) -> tuple[float, ...]:
-    """Costs of an assignment by their values; inf where it is impossible."""
-    slots = _Slots.of(options, layout)
-    loads = [0.0] * len(layout.slices)
-    joules = 0.0
-    for job, index in enumerate(slices):
-        loads[index] += slots.times[job][index]
-        joules += slots.joules[job][index]
-    if math.isinf(max(loads)):
-        return (math.inf,) * len(objectives)
-    return slots.costs(max(loads), joules, objectives)
-
-
 def search_fixed(
     options: Options,
     layout: Layout,
