@@ -15,17 +15,15 @@ command fail, so that Snakemake repeats the run.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from wattslice.boards import sharing
 from wattslice.boards.activity import ActivitySource
@@ -43,21 +41,16 @@ from wattslice.measure.raw import write_power, write_powers
 from wattslice.measure.steady import WarmupDetector, cool_down
 from wattslice.measure.window import check_window
 from wattslice.provenance import environment as environments
-from wattslice.records.base import Quantity
 from wattslice.records.board import Health, LayoutState
 from wattslice.records.run import (
-    ActivityReading,
     AliasingCheck,
     BoardMeasurement,
-    MemoryPeak,
     RawFile,
     RunRecord,
-    Warmup,
-    Window,
-    WorkerRecord,
 )
 from wattslice.train import ddp, progress
-from wattslice.train.batch_trials import Searches, find_batch_sizes
+from wattslice.train.attempt import Attempt, account_for_losses, collect, judge, write_steps
+from wattslice.train.batch_trials import find_batch_sizes
 from wattslice.train.group import WorkerFailedError, WorkerGroup
 from wattslice.train.lifetime import die_with_parent
 from wattslice.train.protocol import Jobs, WorkerJob
@@ -68,31 +61,6 @@ _EXIT_INFRASTRUCTURE = 3
 
 class _Terminated(BaseException):
     """SIGTERM, or the death of the parent: leave through all `finally` clauses."""
-
-
-@dataclass
-class _Attempt:
-    """What is known so far about the run in flight."""
-
-    layout_state: LayoutState | None = None
-    health_before: dict[str, Health] = field(default_factory=dict)  # by board
-    health_after: dict[str, Health] = field(default_factory=dict)
-    workers: list[WorkerRecord] = field(default_factory=list)
-    rows: dict[str, list[Any]] = field(default_factory=dict)
-    torch: dict[str, Any] = field(default_factory=dict)
-    window: Window | None = None
-    window_from_s: float | None = None  # last loss of a worker inside the window
-    activities: tuple[ActivityReading, ...] = ()
-    foreign: dict[int, Quantity] = field(default_factory=dict)  # by slice index
-    memory_used: dict[int, float | None] = field(default_factory=dict)  # by slice index, MiB
-    aliasing: AliasingCheck | None = None
-    searches: Searches = field(default_factory=dict)
-    lost: bool = False
-    outcome: str = "ok"
-    reason: str | None = None
-
-    def fail(self, outcome: str, reason: str) -> None:
-        self.outcome, self.reason = outcome, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +89,7 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
     layout = Layout.parse(spec.layout)
     board = board_of(BoardConfig.model_validate(spec.board), layout.boards)
     out.mkdir(parents=True, exist_ok=True)
-    attempt = _Attempt()
+    attempt = Attempt()
     meters = Meters.of(board, measure.sample_hz)
     with board.lease():
         try:
@@ -136,8 +104,8 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
         else:
             _measure(spec, measure, board, meters, attempt)
     _write_power(out / "power.parquet", meters)
-    _write_steps(out / "steps.parquet", attempt.rows)
-    _judge(attempt, meters)
+    write_steps(out / "steps.parquet", attempt.rows)
+    judge(attempt, meters)
     environment = {**environments.environment(), "torch": attempt.torch}
     record = RunRecord(
         run_id=run_id,
@@ -187,7 +155,7 @@ def _common(healths: dict[str, Health]) -> Health | None:
     return common_health(found) if len(found) > 1 else next(iter(found), None)
 
 
-def _boards(board: Board, meters: Meters, attempt: _Attempt) -> tuple[BoardMeasurement, ...]:
+def _boards(board: Board, meters: Meters, attempt: Attempt) -> tuple[BoardMeasurement, ...]:
     """Each board of a run on several; empty for one."""
     found = members(board)
     if len(found) == 1:
@@ -240,7 +208,7 @@ def _jobs(spec: RunSpec, measure: MeasureConfig, board: Board, state: LayoutStat
 
 
 def _measure(
-    spec: RunSpec, measure: MeasureConfig, board: Board, meters: Meters, attempt: _Attempt
+    spec: RunSpec, measure: MeasureConfig, board: Board, meters: Meters, attempt: Attempt
 ) -> None:
     """Find the batch sizes that are to be found, let the board cool down, and train."""
     assert attempt.layout_state is not None
@@ -267,7 +235,7 @@ def _train(  # noqa: PLR0917  (the order in which a run comes by them)
     measure: MeasureConfig,
     board: Board,
     meters: Meters,
-    attempt: _Attempt,
+    attempt: Attempt,
 ) -> None:
     """Run the workers; under a sharing scheme, with what that needs around them."""
     assert attempt.layout_state is not None
@@ -292,7 +260,7 @@ def _train_workers(
     measure: MeasureConfig,
     board: Board,
     meters: Meters,
-    attempt: _Attempt,
+    attempt: Attempt,
     *,
     scheme: sharing.Shared | None = None,
 ) -> None:
@@ -331,26 +299,9 @@ def _train_workers(
         meters.stop()
         attempt.activities = activity.readings()
         if group is not None:
-            _account_for_losses(group, measure, attempt)
-            _collect(group, attempt)
+            account_for_losses(group, measure, attempt)
+            collect(group, attempt)
             group.close()
-
-
-def _account_for_losses(group: WorkerGroup, measure: MeasureConfig, attempt: _Attempt) -> None:
-    """The outcome of a run that some workers did not live to see; all losses are named."""
-    if not group.losses:
-        return
-    attempt.lost = True
-    losses = "; ".join(str(loss) for loss in group.losses)
-    left = len(group.survivors)
-    if left == 0 or attempt.outcome != "ok":
-        attempt.reason = losses if left == 0 else attempt.reason
-        return
-    whose = f"{left} of {len(group.workers)} workers came through"
-    if measure.allow_partial:
-        attempt.reason = f"counts without a worker ({losses}); {whose}"
-    else:
-        attempt.fail(group.losses[0].outcome, f"{losses}; {whose}, their data are kept")
 
 
 def _warm_up(group: WorkerGroup, measure: MeasureConfig, meters: Meters) -> None:
@@ -393,7 +344,7 @@ def _hold_window(
     group: WorkerGroup,
     measure: MeasureConfig,
     meters: Meters,
-    attempt: _Attempt,
+    attempt: Attempt,
     *,
     beside: _Beside,
     lost: int,
@@ -416,115 +367,6 @@ def _hold_window(
             return
         left_s = min_s - (now - opened_s)
         group.listen(left_s if left_s > 0 else _LISTEN_S)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _loss_ends(losses: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Mean loss of the first steps (a quarter, 10 at most) and of the last quarter."""
-    if not losses or any(loss is None for loss in losses):
-        return None, None
-    values = [loss for loss in losses if loss is not None]
-    quarter = max(1, len(values) // 4)
-    return _mean(values[: min(quarter, 10)]), _mean(values[-quarter:])
-
-
-def _collect(group: WorkerGroup, attempt: _Attempt) -> None:
-    """Turn what the workers said into records, rows of steps and the common window."""
-    assert attempt.layout_state is not None
-    columns = ("slice_index", "step", "start_s", "end_s", "data_s", "samples", "loss")
-    attempt.rows = {name: [] for name in columns}
-    for worker in group.workers:
-        job, said = worker.job, worker.said
-        ready, result = said.get("ready", {}), said.get("done", {}).get("result", {})
-        attempt.torch = ready.get("torch", attempt.torch)
-        failed = said.get("failed")
-        losses = result.get("loss", [])
-        first, last = _loss_ends(losses)
-        ended_alone = "done" not in said and failed is None
-        attempt.workers.append(
-            WorkerRecord(
-                slice=attempt.layout_state.slices[job.slice_index],
-                workload=job.workload,
-                outcome=failed["outcome"] if failed else attempt.outcome if ended_alone else "ok",
-                reason=failed["reason"] if failed else attempt.reason if ended_alone else None,
-                pid=worker.process.pid,
-                **{
-                    "device": job.device,
-                    "batch_size": job.definition["batch_size"],
-                    **ready.get("facts", {}),
-                },
-                batch_search=attempt.searches.get(job.slice_index),
-                foreign_cpu_share=attempt.foreign.get(
-                    job.slice_index, Quantity.missing("the run did not hold its window to the end")
-                ),
-                warmup=Warmup.model_validate(result["warmup"]) if result else None,
-                steps=len(losses),
-                window_start_s=result.get("window_start_s"),
-                window_end_s=result.get("window_end_s"),
-                loss_first=first,
-                loss_last=last,
-                memory=MemoryPeak(
-                    **result["memory"], device_used_mib=attempt.memory_used.get(job.slice_index)
-                )
-                if result
-                else None,
-            )
-        )
-        for step, loss in enumerate(losses):
-            row = (job.slice_index, step, result["start_s"][step], result["end_s"][step])
-            more = (result["data_s"][step], int(job.definition["batch_size"]), loss)
-            for name, value in zip(columns, (*row, *more), strict=True):
-                attempt.rows[name].append(value)
-    starts = [w.window_start_s for w in attempt.workers if w.window_start_s is not None]
-    ends = [w.window_end_s for w in attempt.workers if w.window_end_s is not None]
-    if attempt.window_from_s is not None:
-        starts.append(attempt.window_from_s)
-    if ends and len(ends) == len(group.survivors) and max(starts) < min(ends):
-        attempt.window = Window(start_s=max(starts), end_s=min(ends))
-
-
-def _write_steps(path: Path, rows: dict[str, list[Any]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from wattslice.files import replacing
-
-    types = {"slice_index": pa.int32(), "step": pa.int32(), "samples": pa.int32()}
-    names = ("slice_index", "step", "start_s", "end_s", "data_s", "samples", "loss")
-    arrays = {n: pa.array(rows.get(n, []), type=types.get(n, pa.float64())) for n in names}
-    with replacing(path) as temporary:
-        pq.write_table(pa.table(arrays), temporary, compression="zstd")
-
-
-def _judge(attempt: _Attempt, meters: Meters) -> None:
-    """The outcome of a run by those workers that came through."""
-    if attempt.outcome != "ok":
-        return
-    for index, worker in enumerate(attempt.workers):
-        if worker.outcome != "ok":
-            continue
-        reason = _divergence(worker)
-        if reason is not None:
-            changed = worker.model_copy(update={"outcome": "diverged", "reason": reason})
-            attempt.workers[index] = changed
-            attempt.fail("diverged", f"slice {worker.slice.index}: {reason}")
-    if attempt.outcome == "ok" and attempt.window is None:
-        attempt.fail("error:no-overlap", "the workers' windows do not overlap")
-    if attempt.outcome == "ok" and meters.reason is not None:
-        partial = f"; {attempt.reason}" if attempt.lost else ""
-        attempt.fail("energy_unavailable", f"{meters.reason}{partial}")
-
-
-def _divergence(worker: WorkerRecord) -> str | None:
-    first, last = worker.loss_first, worker.loss_last
-    if first is None or last is None:
-        return "the loss is not finite"
-    if worker.data is not None and worker.data.real and last >= first:
-        return f"the loss did not fall: {first:.4g} at the start, {last:.4g} at the end"
-    return None
 
 
 def _campaign_folder(out: Path, run_id: str) -> Path:
