@@ -30,7 +30,7 @@ from wattslice.provenance.tree import Node
 from wattslice.provenance.verify import verify
 from workflow.conftest import REPOSITORY, Clone
 
-TABLES = ("runs", "slices", "cells", "summary")
+TABLES = ("runs", "slices", "attribution", "cells", "summary")
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ rule aggregate:
     output:
         multiext("<campaign>/tables/runs", ".parquet", ".csv"),
         multiext("<campaign>/tables/slices", ".parquet", ".csv"),
+        multiext("<campaign>/tables/attribution", ".parquet", ".csv"),
         multiext("<campaign>/tables/cells", ".parquet", ".csv"),
         multiext("<campaign>/tables/summary", ".parquet", ".csv"),
     log:

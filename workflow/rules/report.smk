@@ -30,6 +30,7 @@ rule report:
             "<campaign>/tables/",
             "runs.parquet",
             "slices.parquet",
+            "attribution.parquet",
             "cells.parquet",
             "summary.parquet",
         ),

@@ -1,8 +1,9 @@
 """Tidy tables of a campaign: runs, slices, summary with intervals; equal input, equal bytes.
 
-`runs` has a row per run, `slices` one per worker, `cells` one per run and workload (a mix has
-several), `summary` one per layout x placement x workload x precision with the median over repeats
-and its bootstrap interval. A null figure has its reason in the column `<figure>_reason`.
+`runs` has a row per run, `slices` one per worker, `attribution` one per worker and rule by which
+energy is shared out, with its error where that is known, `cells` one per run and workload (a mix
+has several), `summary` one per layout x placement x workload x precision with the median over
+repeats and its bootstrap interval. A null figure has its reason in the column `<figure>_reason`.
 
 No value is dropped for being far from the others. A run that a named quality check rejects (see
 `wattslice.analysis.quality`) keeps its figures in `runs` and `slices`, and has none in `cells` and
@@ -18,6 +19,7 @@ from typing import Any
 
 import pandas as pd
 
+from wattslice.analysis.attribution_errors import attribution_rows
 from wattslice.analysis.collect import CollectedRun, collect, read_expected
 from wattslice.analysis.frames import TABLES, frame, write_frame
 from wattslice.analysis.rows import cell_rows, run_row, worker_row
@@ -37,6 +39,7 @@ def tables(runs: Sequence[CollectedRun], confidence: float = 0.95) -> dict[str, 
             for shares in (energy_shares(run),)
             for worker in sorted(run.metrics.workers, key=lambda w: w.slice_index)
         ],
+        "attribution": attribution_rows(ordered),
         "cells": cells,
         "summary": summary_rows(cells, confidence),
     }
@@ -46,7 +49,7 @@ def tables(runs: Sequence[CollectedRun], confidence: float = 0.95) -> dict[str, 
 def write_tables(
     campaign_dir: Path, expected_json: Path, out_dir: Path, confidence: float = 0.95
 ) -> dict[str, pd.DataFrame]:
-    """Write runs, slices, cells and summary as parquet and csv into `out_dir`.
+    """Write the tables as parquet and csv into `out_dir`.
 
     `expected_json` lists the campaign's runs with their digests, see `read_expected`.
     """

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from wattslice.files import replacing
 
-TABLES = ("runs", "slices", "cells", "summary")
+TABLES = ("runs", "slices", "attribution", "cells", "summary")
 # Figures of a run and workload that the summary gives with an interval, and their units.
 FIGURE_UNITS: dict[str, str] = {
     "throughput_samples_s": "samples/s",
@@ -136,6 +136,25 @@ COLUMNS: dict[str, dict[str, str]] = {
         "energy_by_slice_activity_j": _REAL,
         "activity": _REAL,
         "activity_reason": _TEXT,
+    },
+    "attribution": {
+        "run_id": _TEXT,
+        "layout": _TEXT,
+        "placement": _TEXT,
+        "precision": _TEXT,
+        "repeat": _INT,
+        "simulated": _BOOL,
+        "modelled": _BOOL,
+        "slice_index": _INT,
+        "slice": _TEXT,
+        "workload": _TEXT,
+        "method": _TEXT,
+        "estimate_j": _REAL,
+        "shapley_j": _REAL,
+        "error_j": _REAL,
+        "relative_error": _REAL,
+        "error_reason": _TEXT,
+        "subset_runs": _TEXT,
     },
     "cells": {
         **_LABELS,

@@ -30,6 +30,7 @@ from wattslice.report.numbers import number
 _KEYS: dict[str, tuple[str, ...]] = {
     "runs": ("run_id",),
     "slices": ("run_id", "slice_index"),
+    "attribution": ("run_id", "slice_index", "method"),
     "cells": ("run_id", "workload"),
     "summary": KEY,
 }
@@ -211,7 +212,8 @@ def _row_text(table: str, row: Mapping[str, Any]) -> str:
 def _members(table: str, row: Mapping[str, Any], chain: Chain) -> list[str]:
     """Runs that a row is made of."""
     if table != "summary":
-        return [str(row["run_id"])]
+        others = str(row.get("subset_runs") or "").split(";")
+        return [str(row["run_id"]), *filter(None, others)]
     prefix = f"{row['layout']}/{row['placement']}/{row['precision']}/"
     return [run_id for run_id in chain.runs if run_id.startswith(prefix)]
 

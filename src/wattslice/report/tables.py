@@ -46,13 +46,14 @@ class Table:
 
 
 def report_tables(data: FigureData, claims: ClaimTable | None = None) -> dict[str, Table]:
-    """claims, summary, energy, mixes, slices, ratios, quality and outcomes."""
+    """claims, summary, energy, mixes, slices, attribution, ratios, quality and outcomes."""
     made = (
         _claims(data, claims),
         _summary(data),
         _energy(data),
         _mixes(data),
         _slices(data),
+        _attribution(data),
         _ratios(data),
         _quality(data),
         _outcomes(data),
@@ -378,6 +379,62 @@ def _slices(data: FigureData) -> Table:
         _common((MODELLED,) if data.modelled else (), data.simulated),
         "no run has several slices",
     )
+
+
+def _attribution(data: FigureData) -> Table:
+    """Errors of the rules that share energy out, against Shapley shares of the same runs."""
+    groups: dict[tuple[str, str, str], list[Mapping[Any, Any]]] = {}
+    for row in data.tables["attribution"].to_dict("records"):
+        place = f"{row['layout']} · {row['placement']}"
+        rule = row["method"] if not pd.isna(row["shapley_j"]) else "every rule"
+        groups.setdefault((place, str(row["precision"]), rule), []).append(row)
+    rows = []
+    for key, members in sorted(groups.items()):
+        had = [m for m in members if not pd.isna(m["error_j"])]
+        relative = [abs(m["relative_error"]) for m in had if not pd.isna(m["relative_error"])]
+        misplaced = _misplaced_shares(had)
+        rows.append(
+            (
+                *key,
+                str(len({m["run_id"] for m in members})),
+                number(100 * median(misplaced) if misplaced else None),
+                number(100 * max(relative) if relative else None),
+                "; ".join(
+                    sorted({_text(m["error_reason"]) for m in members if pd.isna(m["error_j"])})
+                ),
+            )
+        )
+    return Table(
+        "attribution",
+        "Errors of the rules by which energy is shared out among slices, against Shapley shares: "
+        "what each slice adds to the board's power, averaged over all orders in which the slices "
+        "could start. For these the board must have been measured with every subset of the jobs, "
+        "in the same layout; where it was not, the table says so.",
+        (
+            Column("layout · placement"),
+            Column("precision"),
+            Column("rule"),
+            Column("runs", True),
+            Column("energy given to the wrong slice (%)", True),
+            Column("largest error of a slice (%)", True),
+            Column("why none"),
+        ),
+        tuple(rows),
+        _common((MODELLED,) if data.modelled else (), data.simulated),
+        "no run with several busy slices has energy to share out",
+    )
+
+
+def _misplaced_shares(rows: Sequence[Mapping[Any, Any]]) -> list[float]:
+    """Of each run, which share of the energy above idle a rule gave to the wrong slices."""
+    runs: dict[str, list[Mapping[Any, Any]]] = {}
+    for row in rows:
+        runs.setdefault(str(row["run_id"]), []).append(row)
+    return [
+        sum(abs(m["error_j"]) for m in members) / 2 / shared
+        for members in runs.values()
+        if (shared := sum(abs(m["shapley_j"]) for m in members)) > 0
+    ]
 
 
 def _quality(data: FigureData) -> Table:

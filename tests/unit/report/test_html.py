@@ -224,12 +224,16 @@ def test_tables_for_papers(report: Path) -> None:
             "energy",
             "mixes",
             "slices",
+            "attribution",
             "ratios",
             "quality",
             "outcomes",
         )
         for kind in ("csv", "md", "tex")
     )
+    off = (folder / "attribution.md").read_text(encoding="utf-8")
+    assert "slice-share" in off  # two halves with equal jobs: fill and solo are all its subsets
+    assert "no activity reading of slice 0" in off
     latex = (folder / "energy.tex").read_text(encoding="utf-8")
     assert "\\toprule" in latex
     assert "S[table-format=" in latex
