@@ -64,6 +64,11 @@ def gain_percent(kind: str, ratio: float) -> float:
     return 100.0 * GAINS[kind] * (ratio - 1.0)
 
 
+def sequential_on(base: str) -> str:
+    """Name of the baseline that runs one job after another on `full` or `7g`."""
+    return f"sequential on {base}"
+
+
 def mix_rows(cells: Sequence[Row]) -> list[dict[str, Any]]:
     """A row per run with several busy slices and per base that the campaign has.
 
@@ -115,7 +120,7 @@ def _row(
         "board_kind": first["board_kind"],
         "board_uuid": first["board_uuid"],
         "base": base,
-        "baseline": f"sequential on {base}",
+        "baseline": sequential_on(base),
         "workload": names[0] if len(names) == 1 else None,
         "workloads": "+".join(sorted(map(_counted, members))),
         "mode": modes.pop() if len(modes) == 1 else "several",

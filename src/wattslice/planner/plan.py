@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from wattslice.analysis.mixes import sequential_on
 from wattslice.config.layout import Layout
 from wattslice.planner import exact
 from wattslice.planner import fleet as fleets
@@ -451,7 +452,7 @@ def _gain(
     context: _Context, base: str, layout: Layout, uses: Sequence[Use], predicted: Steady | Fixed
 ) -> Gain | None:
     """Against the same jobs in sequence on `base`; None where the table does not have it."""
-    table, whole = context.table, Layout((base,))
+    table, whole, name = context.table, Layout((base,)), sequential_on(base)
     alone = []
     for use in uses:
         measured = table.measured(use.job.workload, base, neighbours=False)
@@ -470,35 +471,22 @@ def _gain(
         if before_w is not None and predicted.power_w is not None:
             saved = _below_one(predicted.power_w / before_w)
         return Gain(
-            base=f"sequential on {base}",
+            base=name,
             throughput_gain=Figure(value=p.value - 1, low=p.low - 1, high=p.high - 1, unit="1"),
             energy_saved=saved,
-            faster=faster(f"sequential on {base}", rates=rates, base_rates=base_rates),
+            faster=faster(name, rates=rates, base_rates=base_rates),
         )
     before = fixed(table, whole, alone, context.options.limit_w)
+    same = str(layout) == base  # the same thing twice has no error
     saved = None
     if predicted.energy_j is not None and before.energy_j is not None:
-        saved = _below_one(predicted.energy_j / before.energy_j)
-    if str(layout) == base:  # the same thing twice has no error
-        one = Range.of(1.0)
-        return Gain(
-            base=f"sequential on {base}",
-            time_saved=_below_one(one),
-            energy_saved=None if saved is None else _below_one(one),
-            faster=faster(
-                f"sequential on {base}",
-                schedule=_schedule(whole, alone),
-                base_schedule=_schedule(whole, alone),
-            ),
-        )
+        saved = _below_one(Range.of(1.0) if same else predicted.energy_j / before.energy_j)
     return Gain(
-        base=f"sequential on {base}",
-        time_saved=_below_one(predicted.makespan_s / before.makespan_s),
+        base=name,
+        time_saved=_below_one(Range.of(1.0) if same else predicted.makespan_s / before.makespan_s),
         energy_saved=saved,
         faster=faster(
-            f"sequential on {base}",
-            schedule=_schedule(layout, uses),
-            base_schedule=_schedule(whole, alone),
+            name, schedule=_schedule(layout, uses), base_schedule=_schedule(whole, alone)
         ),
     )
 

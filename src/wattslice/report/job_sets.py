@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from wattslice.analysis.mixes import GAINS, MixLabel, gain_percent
+from wattslice.analysis.mixes import BASES, GAINS, MixLabel, gain_percent, sequential_on
 from wattslice.analysis.ratios import Ratio
 from wattslice.analysis.statistics import estimate
 from wattslice.planner.records import ValidatedRun, Validation
@@ -99,9 +99,10 @@ class JobSet:
         self.options.setdefault(label, Option(label)).gains[measure, baseline] = gain
 
     def baselines(self) -> list[str]:
-        """All baselines, one job after another first."""
+        """All baselines, one job after another on the whole board first, then on 7g."""
         found = {baseline for option in self.options.values() for _, baseline in option.gains}
-        return sorted(found, key=lambda name: (not name.startswith("sequential"), name))
+        first = [sequential_on(base) for base in BASES if sequential_on(base) in found]
+        return [*first, *sorted(found - set(first))]
 
     def ranking(self, measure: str) -> Ranking | None:
         """By the first baseline that any option has a gain against; None where there is none."""
@@ -198,7 +199,7 @@ def _planned(validation: Validation) -> JobSet:
     own = JobSet(
         "jobs of the plan", " + ".join(validation.jobs), validation.precision, validation.modelled
     )
-    baseline = f"sequential on {validation.reference}"
+    baseline = sequential_on(validation.reference)
     for label, runs in validated_layouts(validation).items():
         for name, measure in _COMPARED.items():
             figures = [each for run in runs for each in run.figures if each.name == name]

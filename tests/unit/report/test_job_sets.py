@@ -162,6 +162,16 @@ def test_parts_of_a_job_list_are_compared_part_by_part(tmp_path: Path) -> None:
         assert refused.reason == "time-slice on full: all jobs at once, not this part"
 
 
+def test_the_whole_board_is_the_first_baseline(tmp_path: Path) -> None:
+    alone = [replace(truth, layout="7g", step_s=0.08) for truth in block(1)[:2]]
+    (own,) = job_sets(data_of(tmp_path, [*block(1)[:3], *alone]))
+    assert own.baselines() == ["sequential on full", "sequential on 7g"]
+    known = own.options["2x1c"].known(SPEED)
+    assert known["sequential on 7g"].value == pytest.approx(100 * (0.16 / 0.15 - 1), rel=1e-3)
+    assert "in work per time and saves" in headline(own, 0.95)
+    assert "against sequential on full" in headline(own, 0.95)
+
+
 def test_equal_jobs_are_counted(tmp_path: Path) -> None:
     twins = Truth(layout="2x1c", placement="mix.twins", workloads={0: "cnn", 1: "cnn"}, step_s=0.15)
     (own,) = job_sets(data_of(tmp_path, [block(1)[0], twins]))
