@@ -154,6 +154,7 @@ def run_metrics(
     record = read_run(run_dir)
     verify_raw(run_dir, record)
     labels = RunLabels.of(record.run_id)
+    idle = record.idle or idle
     if idle is not None:
         idle = _idle_of(record, labels, idle)
     why_not = _why_not_measured(record)
@@ -194,8 +195,8 @@ def run_metrics(
 def _idle_of(record: RunRecord, labels: RunLabels, idle: IdleRecord) -> IdleRecord:
     """The idle record as far as it holds for the run: an idle power is of one board.
 
-    On a cluster the runs of a layout may come to several boards of which one was measured idle.
-    The others' runs have no net energy, and the reason says so.
+    A run on another board than that of the campaign's idle stage, without an idle power of its
+    own, has no net energy, and the reason says so.
     """
     if idle.layout != labels.layout:
         raise ValueError(

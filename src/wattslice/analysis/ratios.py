@@ -1,7 +1,8 @@
 """Ratios that answer the campaign's questions, paired by block: precision, partition, workload.
 
 A block is one repeat on one board. Every ratio is the median over blocks of
-numerator / denominator, with the bootstrap interval over blocks. What rests on modelled or
+numerator / denominator, with the bootstrap interval over blocks; where there are several boards,
+they are a random effect (`wattslice.analysis.boards`). What rests on modelled or
 simulated numbers says so in every record.
 """
 
@@ -14,12 +15,12 @@ from typing import Any
 
 import pandas as pd
 
+from wattslice.analysis.boards import estimate_over_boards
 from wattslice.analysis.frames import read_tables
 from wattslice.analysis.mixes import mix_rows, shared_rows
 from wattslice.analysis.statistics import (
     Estimate,
     arithmetic_mean,
-    estimate,
     geometric_mean,
     paired_ratios,
 )
@@ -148,7 +149,8 @@ def _ratio(
         {block: value for block, (value, _) in top.items()},
         {block: value for block, (value, _) in bottom.items()},
     )
-    result = estimate(list(blocks.values()), confidence)
+    boards = [(str(block[1]), value) for block, value in blocks.items() if isinstance(block, tuple)]
+    result = estimate_over_boards(boards, confidence)
     reasons = [
         reason
         for who, rows in (numerator, denominator)
@@ -258,7 +260,10 @@ def mean_precision_ratios(ratios: Iterable[Ratio], confidence: float) -> list[Ra
             ("precision_speedup_geomean", geometric_mean),
             ("precision_speedup_mean", arithmetic_mean),
         ):
-            values = {b: mean([pairs[b].value for pairs in by_block]) for b in blocks}
+            values = [
+                (b.partition(" ")[2], mean([pairs[b].value for pairs in by_block])) for b in blocks
+            ]
+            result = estimate_over_boards(values, confidence)
             means.append(
                 Ratio(
                     name=f"{kind}/{layout}/{placement}/{top} over {bottom}",
@@ -272,11 +277,8 @@ def mean_precision_ratios(ratios: Iterable[Ratio], confidence: float) -> list[Ra
                     denominator=bottom,
                     modelled=False,
                     simulated=any(member.simulated for member in members),
-                    **_numbers(
-                        estimate(list(values.values()), confidence),
-                        ["no repeat has all workloads"],
-                    )
-                    | {"note": _mean_note(len(members), estimate(list(values.values())).note)},
+                    **_numbers(result, ["no repeat has all workloads"])
+                    | {"note": _mean_note(len(members), result.note)},
                 )
             )
     return means
@@ -342,7 +344,9 @@ def _mix_ratio(kind: str, figure: str, group: Rows, confidence: float) -> Ratio:
         for row in group
         if row[figure] is not None
     }
-    result = estimate([row[figure] for _, row in sorted(blocks.items())], confidence)
+    result = estimate_over_boards(
+        [(board, row[figure]) for (_, board), row in sorted(blocks.items())], confidence
+    )
     reasons = sorted({str(row[f"{figure}_reason"]) for row in group} - {"None"})
     energy = kind in ENERGY_KINDS
     place = [str(first[key]) for key in ("layout", "placement", "precision")]

@@ -1,4 +1,4 @@
-"""Rows of the table `summary`: medians over repeats with bootstrap intervals."""
+"""Rows of the table `summary`: medians over repeats, or means over boards, with intervals."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from wattslice.analysis.boards import estimate_over_boards
 from wattslice.analysis.frames import FIGURE_UNITS, KEY
-from wattslice.analysis.statistics import estimate
 
 
 def summary_rows(cells: Sequence[Mapping[str, Any]], confidence: float) -> list[dict[str, Any]]:
@@ -44,8 +44,12 @@ def summary_rows(cells: Sequence[Mapping[str, Any]], confidence: float) -> list[
 def _summary_figure(
     figure: str, members: Sequence[Mapping[str, Any]], confidence: float
 ) -> dict[str, Any]:
-    values = [member[figure] for member in members if member[figure] is not None]
-    result = estimate(values, confidence)
+    values = [
+        (str(member["board_uuid"] or ""), member[figure])
+        for member in members
+        if member[figure] is not None
+    ]
+    result = estimate_over_boards(values, confidence)
     reason = None
     if not values:
         reasons = sorted({str(m[f"{figure}_reason"]) for m in members if m[f"{figure}_reason"]})
@@ -56,7 +60,7 @@ def _summary_figure(
         f"{figure}_high": result.high,
         f"{figure}_n": result.n,
         f"{figure}_reason": reason,
-        f"{figure}_note": result.reason if values else None or result.note,
+        f"{figure}_note": (result.reason if values else None) or result.note,
     }
 
 

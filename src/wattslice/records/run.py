@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from wattslice.records.base import Quantity, Record
 from wattslice.records.board import BoardIdentity, EnergyScope, Health, LayoutState, SliceState
+from wattslice.records.energy import IdleRecord
 from wattslice.records.migrations import RUN_SCHEMA_VERSION, migrate_run
 
 KnownOutcome = Literal[
@@ -289,6 +290,11 @@ class RunRecord(Record):
     window: Window | None
     workers: tuple[WorkerRecord, ...]
     meter: MeterRecord
+    idle: IdleRecord | None = Field(
+        default=None,
+        description="idle power of the run's board just before it, in a cluster's job; null: the "
+        "campaign's idle stage measured it",
+    )
     aliasing: AliasingCheck | None = Field(
         default=None, description="null: the run did not come to its window"
     )

@@ -27,21 +27,24 @@ from pathlib import Path
 
 from wattslice.boards import sharing
 from wattslice.boards.activity import ActivitySource
+from wattslice.boards.allocation import in_job
 from wattslice.boards.base import Board
 from wattslice.boards.discover import board_of
 from wattslice.boards.errors import BoardError, LayoutImpossibleError
 from wattslice.boards.several import common_health, members
 from wattslice.config.layout import Layout
-from wattslice.config.models import BoardConfig, MeasureConfig
+from wattslice.config.models import IDLE_SETTINGS, BoardConfig, MeasureConfig
 from wattslice.config.spec import RunSpec
 from wattslice.files import sha256_file, write_json
 from wattslice.measure.host import HostLoad, host_workers
+from wattslice.measure.idle import idle_record
 from wattslice.measure.meters import Meters
 from wattslice.measure.raw import write_power, write_powers
 from wattslice.measure.steady import WarmupDetector, cool_down
 from wattslice.measure.window import check_window
 from wattslice.provenance import environment as environments
 from wattslice.records.board import Health, LayoutState
+from wattslice.records.energy import IdleRecord
 from wattslice.records.run import (
     AliasingCheck,
     BoardMeasurement,
@@ -91,6 +94,7 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
     out.mkdir(parents=True, exist_ok=True)
     attempt = Attempt()
     meters = Meters.of(board, measure.sample_hz)
+    idle: IdleRecord | None = None
     with board.lease():
         try:
             state = board.ensure(layout)
@@ -102,6 +106,7 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
         except (LayoutImpossibleError, sharing.SharingUnavailableError, ddp.RefusedError) as error:
             attempt.fail("unsupported_layout", str(error))
         else:
+            idle = _idle_in_job(board, state.layout, measure, code_digest)
             _measure(spec, measure, board, meters, attempt)
     _write_power(out / "power.parquet", meters)
     write_steps(out / "steps.parquet", attempt.rows)
@@ -135,6 +140,7 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
         workers=tuple(attempt.workers),
         meter=meters.record(),
         boards=_boards(board, meters, attempt),
+        idle=idle,
         aliasing=attempt.aliasing,
         activities=attempt.activities,
         raw=tuple(
@@ -144,6 +150,19 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
     )
     write_json(out / "run.json", record.model_dump(mode="json"))
     return record
+
+
+def _idle_in_job(
+    board: Board, layout: str, measure: MeasureConfig, code_digest: str
+) -> IdleRecord | None:
+    """The idle power of the board that a cluster's job was given; None elsewhere.
+
+    The campaign's idle stage measured a board of its own, which need not be this one.
+    """
+    if not in_job() or board.capabilities().energy.scope is None:
+        return None
+    settings = {"measure": measure.model_dump(mode="json", include=set(IDLE_SETTINGS))}
+    return idle_record(board, layout, measure, settings, code_digest)
 
 
 def _healths(board: Board) -> dict[str, Health]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -226,6 +227,19 @@ def test_idle_power_of_another_board_gives_no_net_energy_and_says_why(tmp_path: 
     assert found.energy is not None
     assert found.energy.net_j is None
     assert "measured on board CPU-other" in str(found.energy.idle_source)
+
+
+def test_an_idle_power_of_the_run_itself_comes_before_that_of_the_stage(tmp_path: Path) -> None:
+    """A cluster's job measures the board that it was given, which need not be the stage's."""
+    run_dir = make_run(tmp_path, Truth())
+    own = make_idle(Truth(idle_w=25.0))
+    record = json.loads((run_dir / "run.json").read_text())
+    (run_dir / "run.json").write_text(json.dumps(record | {"idle": own.model_dump(mode="json")}))
+    stage = make_idle(Truth()).model_copy(update={"board_uuid": "CPU-other"})
+    found = run_metrics(run_dir, stage)
+    assert found.energy is not None
+    assert found.energy.idle_w == 25.0
+    assert "measured on board" not in str(found.energy.idle_source)
 
 
 def test_idle_power_of_another_layout_is_refused(tmp_path: Path) -> None:
