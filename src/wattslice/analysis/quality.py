@@ -195,6 +195,14 @@ def _foreign_shares(run: _Run) -> dict[int, float]:
     }
 
 
+def _activity_mismatch(run: _Run) -> float | None:
+    """How far the board's SM activity is from what its instances' add up to."""
+    for reading in run.record.activities:
+        if reading.value is not None and reading.by_instances is not None:
+            return abs(reading.value - reading.by_instances)
+    return None
+
+
 def _git_dirty(run: _Run) -> bool | None:
     dirty = run.record.git.get("dirty")
     return dirty if isinstance(dirty, bool) else None
@@ -232,6 +240,7 @@ VALUES: dict[str, Callable[[_Run], Value]] = {
     "conserved": _conserved,
     "meter_cpu_share": _meter_share,
     "missed_share": _missed_share,
+    "activity_mismatch": _activity_mismatch,
     "git_dirty": _git_dirty,
     "foreign_cpu_share": lambda run: max(_foreign_shares(run).values(), default=None),
 }

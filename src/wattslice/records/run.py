@@ -221,6 +221,10 @@ class ActivityReading(Record):
         description="gpm: the board's own counters, read through NVML; none: there is no such"
     )
     covers: str | None = Field(default=None, description="e.g. GPU instance 3")
+    by_instances: float | None = Field(
+        default=None,
+        description="of the board: what its instances' values, weighed by their SMs, add up to",
+    )
     start_s: float | None = None
     end_s: float | None = None
 

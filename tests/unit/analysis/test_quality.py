@@ -15,7 +15,7 @@ from wattslice.records.base import Quantity
 from wattslice.records.board import Health
 from wattslice.records.energy import EnergyResult
 from wattslice.records.metrics import Conservation, RunMetrics
-from wattslice.records.run import RunRecord, Warmup
+from wattslice.records.run import ActivityReading, RunRecord, Warmup
 
 LONG = (START_S + 1.0, START_S + 71.0)
 
@@ -233,3 +233,17 @@ def test_a_faulty_file_of_checks_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match="same id: a"):
         load_checks(path)
+
+
+@pytest.mark.parametrize(("by_instances", "flagged"), [(0.62, False), (0.9, True), (None, False)])
+def test_activity_of_instances_that_does_not_add_up_to_the_boards_is_flagged(
+    by_instances: float | None, flagged: bool, run: tuple[RunRecord, RunMetrics]
+) -> None:
+    record, metrics = run
+    board = ActivityReading(
+        slice_index=None, metric="sm-activity", value=0.6, source="gpm", by_instances=by_instances
+    )
+    found = _failed(record.model_copy(update={"activities": (board,)}), metrics)
+    assert ("activity-adds-up" in found) == flagged
+    if flagged:
+        assert "0.300 apart" in found["activity-adds-up"]

@@ -5,7 +5,7 @@ that is a part of an instance, or shares one, has no value of its own: that is n
 
 DCGM was seen to scale such counters to the wrong size, above 100 % (NVIDIA/DCGM#152) or to the
 share of the smallest instance (#138, #248). So values above 1 are cut or refused, and the sum over
-the instances is compared with the board's own value.
+the instances is kept beside the board's own value, for a quality check to compare.
 """
 
 from __future__ import annotations
@@ -32,9 +32,6 @@ METRICS: dict[int, ActivityMetric] = {
 # The two samples are not of the very same instant for all units, so a busy instance may come out
 # slightly above 1. Beyond this the value was scaled by a wrong size, and means nothing.
 MAX_OVERSHOOT = 0.02
-# How far Σ activity x SMs of the instances may be from the board's own value. Instances are read
-# one after another, some ms apart; a wrong scale is off by the ratio of two instance sizes.
-MAX_MISMATCH = 0.05
 
 
 @dataclass
@@ -122,13 +119,19 @@ class GpmActivity:
                 )
                 for s in self._slices
             )
-        mismatch = _mismatch(self._units, self._board_sms)
-        found: list[ActivityReading] = []
-        for unit in self._units:
-            for number, name in METRICS.items():
-                notes = (mismatch,) if mismatch and name == SM_ACTIVITY else ()
-                owners: list[SliceState | None] = list(unit.slices) or [None]
-                found += [_reading(unit, number, name, owner, notes) for owner in owners]
+        *instances, board = self._units
+        found = [
+            _reading(unit, number, name, owner)
+            for unit in instances
+            for number, name in METRICS.items()
+            for owner in unit.slices
+        ]
+        by_instances = _by_instances(instances, self._board_sms)
+        for number, name in METRICS.items():
+            reading = _reading(board, number, name, None)
+            if name == SM_ACTIVITY:
+                reading = reading.model_copy(update={"by_instances": by_instances})
+            found.append(reading)
         self._free()
         return tuple(found)
 
@@ -191,29 +194,21 @@ def _partial(unit: _Unit) -> str | None:
     return None
 
 
-def _mismatch(units: Sequence[_Unit], board_sms: int | None) -> str | None:
-    """What is wrong if the instances' SM activity does not add up to the board's own.
+def _by_instances(units: Sequence[_Unit], board_sms: int | None) -> float | None:
+    """What the instances' SM activities add up to by size, as a share of the board; None: unknown.
 
     Instances without a worker are not read; their activity is 0, or somebody else's, whose
     processes are reported elsewhere.
     """
-    *instances, board = units
-    own = board.values.get(nvml.GPM_SM_ACTIVITY)
-    if own is None or own.value is None or not board_sms:
+    if not board_sms:
         return None
     weighed = 0.0
-    for unit in instances:
+    for unit in units:
         value, size = unit.values.get(nvml.GPM_SM_ACTIVITY), unit.slices[0].sm_count
         if value is None or value.value is None or not size or _partial(unit):
             return None
         weighed += value.value * size
-    whole, parts = own.value / 100, weighed / board_sms / 100
-    if abs(whole - parts) <= MAX_MISMATCH:
-        return None
-    return (
-        f"the board's own SM activity is {whole:.3f}, that of its instances by size adds up to "
-        f"{parts:.3f}: one of them is scaled by a wrong size"
-    )
+    return weighed / board_sms / 100.0
 
 
 def _reading(
@@ -221,10 +216,10 @@ def _reading(
     number: int,
     name: ActivityMetric,
     owner: SliceState | None,
-    notes: tuple[str, ...],
 ) -> ActivityReading:
     reading = unit.values.get(number)
     value = raw = reason = None
+    notes: tuple[str, ...] = ()
     if reading is None:
         reason = unit.why_not or "no reading"
     elif reading.value is None:
@@ -237,7 +232,7 @@ def _reading(
         if reason is None:
             value = min(raw, 1.0)
             if value != raw:
-                notes = (*notes, f"{raw:.3f}, cut to 1")
+                notes = (f"{raw:.3f}, cut to 1",)
     return ActivityReading(
         slice_index=None if owner is None else owner.index,
         metric=name,

@@ -193,7 +193,7 @@ def _unit(activity_percent, index=0, sms=60, instance=1):
 )
 def test_more_than_all_is_cut_or_refused(percent, value):
     unit = _unit(percent)
-    found = module._reading(unit, nvml.GPM_SM_ACTIVITY, "sm-activity", unit.slices[0], ())
+    found = module._reading(unit, nvml.GPM_SM_ACTIVITY, "sm-activity", unit.slices[0])
     assert found.value == value
     if value is None:
         assert "wrong size" in found.reason
@@ -202,9 +202,9 @@ def test_more_than_all_is_cut_or_refused(percent, value):
         assert found.notes == ("1.010, cut to 1",)
 
 
-def test_instances_that_do_not_add_up_to_the_board_are_noted():
-    right = [_unit(90.0), _unit(30.0, 1), _unit(120 * 60 / 132, instance=None)]
-    assert module._mismatch(right, 132) is None
-    wrong = [_unit(90.0), _unit(30.0, 1), _unit(30.0, instance=None)]
-    assert "wrong size" in module._mismatch(wrong, 132)
-    assert module._mismatch(wrong, None) is None  # not known is not wrong
+def test_instances_are_added_up_by_their_size():
+    units = [_unit(90.0), _unit(30.0, 1, sms=32)]
+    assert module._by_instances(units, 132) == pytest.approx((0.9 * 60 + 0.3 * 32) / 132)
+    assert module._by_instances(units, None) is None  # not known is not wrong
+    units[1].values = {}
+    assert module._by_instances(units, 132) is None
