@@ -10,7 +10,7 @@ from wattslice.analysis.frames import ENERGY_FIGURES, FIGURE_UNITS
 from wattslice.analysis.shares import EnergyShares, activities_of, compute_units
 from wattslice.config.spec import Assignment, RunSpec
 from wattslice.records.metrics import RunMetrics, WorkerMetrics
-from wattslice.records.run import MEASURED_OUTCOMES
+from wattslice.records.run import MEASURED_OUTCOMES, MemoryBreakdown
 
 # Between the messages of several findings.
 WHY_SEPARATOR = " | "
@@ -116,6 +116,18 @@ def run_row(run: CollectedRun) -> dict[str, Any]:
     return row
 
 
+def _step_memory(breakdown: MemoryBreakdown | None) -> dict[str, float | None]:
+    """What one step keeps, MiB; buffers, which are small, with the parameters."""
+    if breakdown is None:
+        return {}
+    return {
+        "step_parameters_mib": breakdown.parameters_mib + breakdown.buffers_mib,
+        "step_gradients_mib": breakdown.gradients_mib,
+        "step_optimizer_mib": breakdown.optimizer_mib,
+        "step_activations_mib": breakdown.activations_mib,
+    }
+
+
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
@@ -144,6 +156,7 @@ def worker_row(run: CollectedRun, worker: WorkerMetrics, shares: EnergyShares) -
         "rss_mib": None if memory is None else memory.rss_mib,
         "cuda_allocated_mib": None if memory is None else memory.cuda_allocated_mib,
         "cuda_reserved_mib": None if memory is None else memory.cuda_reserved_mib,
+        **_step_memory(None if record is None else record.memory_breakdown),
         "energy_estimate_j": share_j,
         "samples_per_j_estimate": samples / share_j if samples and share_j else None,
         "energy_estimate_method": None if share_j is None or chosen is None else chosen.method,

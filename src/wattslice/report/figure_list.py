@@ -126,9 +126,9 @@ FIGURES: Final[tuple[Figure, ...]] = (
     Figure(
         "memory_breakdown",
         "Parts of the memory",
-        "What does the memory of a worker consist of?",
-        "Median memory of a worker by part, as far as its process and the framework's allocator "
-        "tell them apart.",
+        "What does the memory of a worker consist of, and what do parameters say of it?",
+        "Median memory of a worker by part: what one step keeps, counted on its tensors, and the "
+        "peaks of the process and of the framework's allocator.",
         "Memory",
     ),
     Figure(

@@ -35,7 +35,7 @@ SHOWN_FIGURES = (
 )
 PANEL_WIDTH = 230
 COLUMNS = 3
-PRECISION_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
+PRECISION_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,10 +375,11 @@ def missing_note(data: FigureData, figure: str) -> tuple[str, ...]:
     return (f"{missing} of {len(summary)} cells have no value; see Outcomes for why",)
 
 
-def panel_facet(by: str) -> Any:
+def panel_facet(by: str, order: Sequence[str] | None = None) -> Any:
     """A panel per value of a field; ` | ` in the value starts a new line of its heading."""
     header = alt.Header(labelExpr="split(datum.label, ' | ')", labelLimit=PANEL_WIDTH + 20)
-    return alt.Facet(f"{by}:N", title=None, header=header)
+    sort = alt.Undefined if order is None else list(order)
+    return alt.Facet(f"{by}:N", title=None, header=header, sort=sort)
 
 
 def small_multiples(
