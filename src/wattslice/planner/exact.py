@@ -50,7 +50,7 @@ class _Model:
         pool = self.pool
         possible = np.isfinite(pool.t)
         far = float(np.where(possible, pool.t, 0.0).max(axis=1).sum())
-        if pool.headroom is not None and (pool.headroom > 0).any():
+        if pool.limited and (pool.headroom > 0).any():
             most = float(np.where(possible, pool.e, 0.0).max(axis=1).sum())
             far = max(far, most / float(pool.headroom[pool.headroom > 0].min()))
         return far
@@ -75,7 +75,7 @@ class _Model:
             once.setdefault(job, {})[x] = 1.0
             limits.setdefault((0, place), {self.at_m: -1.0})[x] = float(pool.t[job, column])
             limits.setdefault((1, job, board, row), {self.y(board, row): -1.0})[x] = 1.0
-            if pool.headroom is not None:
+            if pool.limited:
                 head = -float(pool.headroom[row])
                 used = limits.setdefault((2, board, row), {self.at_m: head})
                 used[x] = float(pool.e[job, column])

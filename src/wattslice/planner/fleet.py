@@ -63,6 +63,7 @@ class FleetPlan:
     boards: tuple[FleetBoard, ...]
     seconds: float  # taken to find it
     method: str
+    limited: tuple[int, ...] = ()  # groups whose power limit was applied
 
     @property
     def gap(self) -> float:
@@ -116,10 +117,9 @@ def _solve(
         LinearConstraint(use - have, -np.inf, 0.0),
         LinearConstraint(boards, wanted, wanted),
     ]
-    if pool.headroom is not None:
-        limited = [g for g, group in enumerate(pool.groups) if group.options.limit_w is not None]
-        power = np.zeros((len(limited), count))
-        for row, g in enumerate(limited):
+    if pool.limited:
+        power = np.zeros((len(pool.limited), count))
+        for row, g in enumerate(pool.limited):
             own = pool.of_group[g] > 0
             power[row, :width][own] = -pool.headroom[own] * scale
             mine = pool.group_of_class[columns] == g
@@ -244,6 +244,7 @@ def plan_fleet(
         best.boards,
         time.monotonic() - started,
         "pooled mixed-integer model, then list scheduling with moves and swaps",
+        pool.limited,
     )
 
 
@@ -343,7 +344,7 @@ def _concrete(
     everyone = np.arange(pool.t.shape[0])
     joules = pool.e[everyone, shop.column[shop.slot]]
     makespan = float(shop.loads.max())
-    if pool.headroom is not None:
+    if pool.limited:
         per_board = np.zeros(len(shop.rows))
         np.add.at(per_board, shop.board[shop.slot], joules)
         with np.errstate(divide="ignore", invalid="ignore"):

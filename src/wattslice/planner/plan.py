@@ -96,6 +96,12 @@ class _Context:
     objectives: tuple[Objective, ...]
     semantics: Semantics
     reference: str
+    others: tuple[tuple[Table, BoardModel], ...] = ()  # of the request's `more_boards`
+
+    @property
+    def known(self) -> list[tuple[Table, BoardModel]]:
+        """Every kind of board with its measurements."""
+        return [(self.table, self.board), *self.others]
 
 
 def plan(
@@ -110,10 +116,10 @@ def plan(
     InfeasibleError, which says why nothing fits and what is nearest.
     """
     started = time.monotonic()
-    others = [(other.renamed(model.aliases), model) for other, model in more]
+    others = tuple((other.renamed(model.aliases), model) for other, model in more)
     context = _context(request, table.renamed(board.aliases), board, others)
     if request.boards > 1 or others:
-        return _plan_fleet(context, others, started)
+        return _plan_fleet(context, started)
     check_feasible(context.options, board, context.semantics)
     candidates, method, gap = _candidates(context)
     if not candidates:
@@ -130,7 +136,7 @@ def _context(
     request: PlanRequest,
     table: Table,
     board: BoardModel,
-    others: Sequence[tuple[Table, BoardModel]],
+    others: tuple[tuple[Table, BoardModel], ...],
 ) -> _Context:
     semantics = semantics_of(request)
     jobs = expand_jobs(request)
@@ -163,7 +169,7 @@ def _context(
             ["objective makespan or energy, which need no reference"],
         )
     options = Options(table, jobs, board.memory_mib, limit)
-    return _Context(request, table, board, options, objectives, semantics, reference or "")
+    return _Context(request, table, board, options, objectives, semantics, reference or "", others)
 
 
 # --- why not -----------------------------------------------------------------------------------
@@ -504,9 +510,7 @@ def _schedule(layout: Layout, uses: Sequence[Use]) -> Schedule:
     )
 
 
-def _plan_fleet(
-    context: _Context, others: Sequence[tuple[Table, BoardModel]], started: float
-) -> Plan:
+def _plan_fleet(context: _Context, started: float) -> Plan:
     request, objective = context.request, context.objectives[0]
     if len(context.objectives) > 1 or objective == "samples-per-joule":
         raise InfeasibleError(
@@ -514,22 +518,36 @@ def _plan_fleet(
             ["objective throughput; or makespan or energy, with the work of each job"],
         )
     groups = [Group(context.options, context.board.layouts, request.boards)]
-    for (table, board), asked in zip(others, request.more_boards, strict=True):
+    for (table, board), asked in zip(context.others, request.more_boards, strict=True):
         limit = asked.power_limit_w or table.power_limit_w or board.power_limit_w
         options = Options(table, context.options.jobs, board.memory_mib, limit)
         groups.append(Group(options, board.layouts, asked.boards))
-    if not others:
+    if not context.others:
         check_feasible(context.options, context.board, "fixed")  # each job has a slice somewhere
-    names = [context.board.name, *(board.name for _, board in others)]
+    names = [board.name for _, board in context.known]
     if context.semantics == "steady":
         found = plan_steady_fleet(groups, context.reference, time_limit_s=request.time_limit_s)
         summary = _summary(names, found.boards, progress=found.progress, power_w=found.power_w)
-        return _answer(context, started, found.method, found.gap, fleet=summary)
+        notes = _without_limit(names, groups, found.limited)
+        return _answer(context, started, found.method, found.gap, fleet=summary, notes=notes)
     solved = fleets.plan_fleet(
         groups, objective, time_limit_s=request.time_limit_s, deadline_s=request.deadline_s
     )
     summary = _summary(names, solved.boards, makespan_s=solved.makespan_s, energy_j=solved.energy_j)
-    return _answer(context, started, solved.method, solved.gap, fleet=summary)
+    notes = _without_limit(names, groups, solved.limited)
+    return _answer(context, started, solved.method, solved.gap, fleet=summary, notes=notes)
+
+
+def _without_limit(
+    names: Sequence[str], groups: Sequence[Group], limited: Sequence[int]
+) -> tuple[str, ...]:
+    """Which boards' power limit is not in the plan, and why."""
+    return tuple(
+        f"the power limit of {name} is not applied: "
+        + ("it is not known" if group.options.limit_w is None else "power is not known")
+        for g, (name, group) in enumerate(zip(names, groups, strict=True))
+        if g not in limited
+    )
 
 
 def _summary(
@@ -554,13 +572,20 @@ def _answer(
     *,
     proposals: tuple[Proposal, ...] = (),
     fleet: FleetSummary | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Plan:
-    table = context.table
+    known = context.known
     wanted = {job.workload for job in context.options.jobs}
+    impossible = {
+        f"{workload} on {kind}" + (f" of {board.name}" if context.others else ""): cell.failed
+        for table, board in known
+        for (workload, kind), cell in table.cells.items()
+        if cell.failed is not None and workload in wanted
+    }
     return Plan(
         request=context.request,
         board=context.board.name,
-        precision=table.precision,
+        precision=context.table.precision,
         semantics=context.semantics,
         reference=context.reference or None,
         power_limit_w=context.options.limit_w,
@@ -569,13 +594,9 @@ def _answer(
         seconds=time.monotonic() - started,
         proposals=proposals,
         fleet=fleet,
-        layouts_considered=tuple(map(str, context.board.layouts)),
-        impossible={
-            f"{workload} on {kind}": cell.failed
-            for (workload, kind), cell in table.cells.items()
-            if cell.failed is not None and workload in wanted
-        },
-        simulated=table.simulated,
-        modelled=table.modelled,
-        notes=tuple(table.notes),
+        layouts_considered=tuple(str(la) for _, board in known for la in board.layouts),
+        impossible=impossible,
+        simulated=any(table.simulated for table, _ in known),
+        modelled=any(table.modelled for table, _ in known),
+        notes=(*notes, *(note for table, _ in known for note in table.notes)),
     )

@@ -51,7 +51,7 @@ class Pool:
 
     Impossible pairs are inf in `t`.
     A class is a kind of slice of one group, with or without neighbours; a row is a layout of one
-    group. Power of all has to be known for a limit or an energy to count.
+    group.
     """
 
     def __init__(self, groups: Sequence[Group]) -> None:
@@ -87,7 +87,7 @@ class Pool:
     def _measure(self) -> None:
         self.t = np.full((len(self.jobs), len(self.classes)), np.inf)
         self.e = np.zeros_like(self.t)
-        self.powered = True
+        dark = set()  # groups where the power of some job or layout is not known
         for (g, kind, neighbours), column in self.classes.items():
             for row, job in enumerate(self.jobs):
                 found = self.groups[g].options.on(job, kind, neighbours=neighbours)
@@ -95,14 +95,16 @@ class Pool:
                     continue
                 self.t[row, column] = (job.work or 1.0) / found.rate.value
                 if found.dynamic_w is None:
-                    self.powered = False
+                    dark.add(g)
                 else:
                     self.e[row, column] = self.t[row, column] * found.dynamic_w.value
         idle = [self.groups[g].options.table.idle(str(layout)) for g, layout in self.rows]
-        self.powered = self.powered and all(each is not None for each in idle)
-        self.idle = np.array([0.0 if each is None else each.value for each in idle])
-        limits = [self.groups[g].options.limit_w for g, _ in self.rows]
-        self.headroom: FloatArray | None = None  # W above idle that the limit leaves, by row
-        if self.powered and any(limit is not None for limit in limits):
-            tops = np.array([np.inf if limit is None else limit for limit in limits])
-            self.headroom = np.maximum(tops - self.idle, 0.0)
+        dark |= {g for (g, _), power in zip(self.rows, idle, strict=True) if power is None}
+        self.powered = not dark
+        self.idle = np.array([0.0 if power is None else power.value for power in idle])
+        limits = [group.options.limit_w for group in self.groups]
+        # Groups whose power limit can be applied, and the W above idle that it leaves, by row.
+        self.limited = tuple(g for g, w in enumerate(limits) if w is not None and g not in dark)
+        tops = [limits[g] if g in self.limited else None for g, _ in self.rows]
+        top_w = np.array([np.inf if top is None else top for top in tops])
+        self.headroom: FloatArray = np.maximum(top_w - self.idle, 0.0)

@@ -42,6 +42,7 @@ class SteadyFleetPlan:
     power_w: float | None
     boards: tuple[FleetBoard, ...]
     seconds: float
+    limited: tuple[int, ...]  # groups whose power limit was applied
     method: str = "mixed-integer model (HiGHS) of job kinds on classes of slices"
 
     @property
@@ -79,6 +80,7 @@ def plan_steady_fleet(
         power_w=math.fsum(p.value for p in powers) if len(powers) == len(predicted) else None,
         boards=boards,
         seconds=time.monotonic() - started,
+        limited=pool.limited,
     )
 
 

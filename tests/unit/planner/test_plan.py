@@ -159,7 +159,10 @@ def test_boards_of_two_kinds_share_the_jobs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     faster = tmp_path / "faster.csv"
-    faster.write_text("workload,slice,rate,rate_unit\ngnn-128,full,40,x 7g\ngnn-128,3g,30,x 7g\n")
+    faster.write_text(
+        "workload,slice,rate,rate_unit,outcome\n"
+        "gnn-128,full,40,x 7g,ok\ngnn-128,3g,30,x 7g,ok\ngnn-128,1g,,,oom\n"
+    )
     request = tmp_path / "request.yaml"
     request.write_text(
         "board: a100-sxm4-40gb\nboards: 2\nobjective: makespan\n"
@@ -173,6 +176,8 @@ def test_boards_of_two_kinds_share_the_jobs(
     # bert-base-8 was not measured on the other kind of board.
     assert {each.board for each in answer.fleet.layouts} == {"a100-sxm4-40gb", "h100-sxm5-80gb"}
     assert sum(each.count for each in answer.fleet.layouts) == 3
+    assert answer.impossible["gnn-128 on 1g of h100-sxm5-80gb"] == "oom"
+    assert "the power limit of h100-sxm5-80gb is not applied: it is not known" in answer.notes
     fast = next(slots for layout, slots in answer.fleet.assignment if layout == "2x3g")
     assert sum(map(len, fast)) > 30
     assert cli.main(arguments) == 0
