@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from typing import Protocol
 
 from wattslice.records.board import SliceState
 from wattslice.records.run import SM_ACTIVITY, ActivityReading
+
+# Why DCGM is not asked where a board has no counters of its own. Its profiling counters exclude
+# profilers such as Nsight, and the other way round (NVIDIA/DCGM#56, #62), and need root with MIG
+# on; so nothing here starts them, and what a host engine gives is not read.
+NO_DCGM = "DCGM is not asked: its profiling counters would shut out profilers of other users"
 
 
 class ActivitySource(Protocol):
@@ -51,14 +55,3 @@ class NoActivity:
             )
             for slice_ in self._slices
         )
-
-
-def dcgm_reason() -> str:
-    """Why DCGM is not asked instead, in a half-sentence.
-
-    Its profiling counters exclude profilers such as Nsight, and the other way round
-    (NVIDIA/DCGM#56, #62), and need root with MIG on. So nothing here starts them.
-    """
-    if importlib.util.find_spec("pydcgm") is None:
-        return "DCGM is not asked: its Python binding (pydcgm) is not installed"
-    return "DCGM is not asked: its profiling counters would shut out profilers of other users"

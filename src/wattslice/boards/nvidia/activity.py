@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from wattslice.boards.activity import dcgm_reason
+from wattslice.boards.activity import NO_DCGM
 from wattslice.boards.nvidia import nvml
 from wattslice.boards.nvidia.mig.ids import GpuInstanceId
 from wattslice.boards.nvidia.nvml_errors import NvmlError, NvmlNoPermissionError, code_text
@@ -67,11 +67,11 @@ class GpmActivity:
             device = self._device()
             if not nvml.gpm_supported(device):
                 self._why_not = (
-                    f"no GPM: the board has no such counters, as all before Hopper; {dcgm_reason()}"
+                    f"no GPM: the board has no such counters, as all before Hopper; {NO_DCGM}"
                 )
                 return
         except NvmlError as error:
-            self._why_not = f"no GPM: {error.reason}; {dcgm_reason()}"
+            self._why_not = f"no GPM: {error.reason}; {NO_DCGM}"
             return
         self._why_not = None
         sms = nvml.quantity(lambda: nvml.sm_count(device)).value
