@@ -264,12 +264,15 @@ class Meter:
         try:
             yield
         except BoardLostError as error:
-            self._reason = self._reason or f"the board was lost: {error}"
+            self._end(f"the board was lost: {error}")
         except Exception as error:
-            self._reason = self._reason or f"{type(error).__name__}: {error}"
-        finally:
-            self._stopping = True
-            self._requests.put(_STOP)
+            self._end(f"{type(error).__name__}: {error}")
+
+    def _end(self, reason: str) -> None:
+        """Have both threads end; the first reason is the one that counts."""
+        self._reason = self._reason or reason
+        self._stopping = True
+        self._requests.put(_STOP)
 
     @contextlib.contextmanager
     def _opened(self, source: PowerSource) -> Iterator[None]:

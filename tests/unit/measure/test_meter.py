@@ -102,6 +102,17 @@ def test_marks_are_samples_at_the_moment_asked_for_and_bursts_catch_a_tick() -> 
     assert meter.marks == {"start": moment}
 
 
+def test_a_stop_right_after_a_mark_still_catches_the_tick_behind_it() -> None:
+    with Meter(Source(), 20) as meter:
+        time.sleep(0.6)
+        end = meter.mark("end")
+    samples = meter.samples()
+    after = [(t, e) for t, e in zip(samples["t_s"], samples["energy_j"], strict=True) if t >= end]
+    ticks = [b - a for (a, e), (b, f) in pairwise(after) if e != f]
+    assert len(ticks) == 1
+    assert ticks[0] < 0.03
+
+
 def test_a_stalled_source_misses_deadlines_and_does_not_make_up_for_them() -> None:
     class Slow(Source):
         stall = False
