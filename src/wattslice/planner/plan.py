@@ -200,6 +200,10 @@ def check_feasible(options: Options, board: BoardModel, semantics: Semantics) ->
         reasons.append(f"{job.workload} runs on no slice{asked} ({', '.join(dict.fromkeys(whys))})")
         if best is not None:
             nearest.append(f"{job.workload} at {best[0]:.4g} {unit} on {best[1]}")
+    idle = [power.value for la in board.layouts if (power := options.table.idle(str(la)))]
+    if options.limit_w is not None and idle and options.limit_w <= min(idle):
+        reasons.append(f"the power limit of {options.limit_w:g} W leaves nothing above idle")
+        nearest.append(f"a power limit above {min(idle):.4g} W, the idle power")
     count = len(options.jobs)
     if semantics == "steady" and count > board.most_slices:
         widest = max(board.layouts, key=lambda layout: len(layout.slices))
@@ -598,5 +602,5 @@ def _answer(
         impossible=impossible,
         simulated=any(table.simulated for table, _ in known),
         modelled=any(table.modelled for table, _ in known),
-        notes=(*notes, *(note for table, _ in known for note in table.notes)),
+        notes=(*notes, *dict.fromkeys(note for table, _ in known for note in table.notes)),
     )

@@ -116,6 +116,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "energy needs the work of gnn-128",
         "objective throughput",
     ),
+    "no power left": (
+        {"jobs": _jobs("gnn-128"), "power_limit_w": 40},
+        "the power limit of 40 W leaves nothing above idle",
+        "a power limit above 50 W",
+    ),
+    "more jobs than slices of all boards": (
+        {"jobs": _jobs("gnn-128", count=29), "boards": 4},
+        "29 jobs that run all the time have no slice each",
+        "28 slices at most on all boards",
+    ),
     "not measured": ({"jobs": _jobs("vgg")}, "no measurement of vgg", "measured: mobilenet-64"),
     "memory": (
         {"jobs": _jobs("gnn-128", memory_mib=50_000)},
