@@ -182,7 +182,7 @@ class MeterRecord(Record):
     missed: int = Field(default=0, description="deadlines that passed without a sample")
     call_median_s: float | None = Field(default=None, description="time of one reading, s")
     call_max_s: float | None = None
-    cpu_s: float | None = Field(default=None, description="CPU time of the sampler's thread, s")
+    cpu_s: float | None = Field(default=None, description="CPU time of the sampler's threads, s")
     start_s: float | None = None
     end_s: float | None = None
     reason: str | None = None
