@@ -145,6 +145,25 @@ def test_page_and_table(tmp_path: Path) -> None:
     assert "was the best of those that were run" in text
 
 
+def test_the_error_of_the_planner_is_of_the_median_with_its_repeats(data: FigureData) -> None:
+    found = make_validation()
+    best = found.runs[0]
+    slower = [
+        figure.model_copy(update={"measured": 1.5, "error": figure.predicted / 1.5 - 1})
+        for figure in best.figures
+    ]
+    again = best.model_copy(update={"figures": tuple(slower)})
+    two = found.model_copy(update={"runs": (*found.runs, again)})
+    figure = charts.build("planner_error", replace(data, validation=two))
+    rows = figure.datasets["planner_error"]
+    mine = [r for r in rows if r["line"] == "2x1c" and r["panel"] == "work of all jobs per time"]
+    (middle,) = (row for row in mine if row["role"] == "median")
+    # 1.32 predicted; 1.2 and 1.5 measured.
+    assert (middle["ratio"], middle["n"]) == (pytest.approx(100 * (1.32 / 1.35 - 1), rel=1e-6), 2)
+    repeats = [row["ratio"] for row in mine if row["role"] == "pair"]
+    assert repeats == pytest.approx([10.0, -12.0])
+
+
 def test_parts_of_a_job_list_are_compared_part_by_part(tmp_path: Path) -> None:
     parts = [
         replace(pair("2x1c", 0.15), placement="mix.list.1of2"),

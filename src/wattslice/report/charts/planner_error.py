@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from wattslice.planner.records import Compared, Validation
 from wattslice.report.charts.base import Drawing, Empty, FigureData, Row, plain
 from wattslice.report.charts.ratio_parts import RatioAxes, ratio_grid
@@ -38,8 +40,11 @@ def draw(data: FigureData) -> Drawing | Empty:
         number=".3~g",
         panel_lines=True,
     )
-    note = "Lines are the bounds of the prediction: they cross 0 where the measured value is inside"
-    return ratio_grid(rows, axes, (note,), (error_sentence(validation),))
+    notes = (
+        "Lines are the bounds of the prediction: they cross 0 where the measured median is inside",
+        "Small marks are the repeats",
+    )
+    return ratio_grid(rows, axes, notes, (error_sentence(validation),))
 
 
 def error_sentence(validation: Validation) -> str:
@@ -61,26 +66,30 @@ def error_sentence(validation: Validation) -> str:
 
 
 def _rows(validation: Validation) -> list[Row]:
+    """Per layout and figure a `median` row over repeats, and a `pair` row for each repeat."""
     rows: list[Row] = []
     for label, runs in validated_layouts(validation).items():
-        for run in runs:
-            for figure in run.figures:
-                if figure.measured is None or figure.error is None:
-                    continue
-                labels = {
-                    "panel": PANELS[figure.name],
-                    "line": _line(label, figure),
-                    "series": ROLES[run.role],
-                    "role": "median",
-                    "n": 1,
-                }
-                ends = {
-                    "ratio": figure.error,
-                    "low": figure.low / figure.measured - 1.0,
-                    "high": figure.high / figure.measured - 1.0,
-                }
-                rows.append(labels | {key: plain(100 * value) for key, value in ends.items()})
+        groups: dict[tuple[str, str], list[Compared]] = {}
+        for figure in (figure for run in runs for figure in run.figures):
+            if figure.error is not None:
+                key = (PANELS[figure.name], _line(label, figure))
+                groups.setdefault(key, []).append(figure)
+        for (panel, line), repeats in groups.items():
+            labels = {"panel": panel, "line": line, "series": ROLES[runs[0].role]}
+            rows += [labels | row for row in _marks(repeats)]
     return rows
+
+
+def _marks(repeats: list[Compared]) -> list[Row]:
+    first = repeats[0]
+    measured = median(figure.measured or 0.0 for figure in repeats)
+    ends = {"ratio": first.predicted, "low": first.low, "high": first.high}
+    middle = {name: plain(100 * (value / measured - 1.0)) for name, value in ends.items()}
+    pairs = [
+        {"role": "pair", "ratio": plain(100 * (figure.error or 0.0)), "block": f"repeat {number}"}
+        for number, figure in enumerate(repeats, start=1)
+    ]
+    return [{"role": "median", "n": len(repeats), **middle}, *pairs]
 
 
 def _line(label: str, figure: Compared) -> str:
