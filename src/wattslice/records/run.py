@@ -86,6 +86,14 @@ class MemoryBreakdown(Record):
     )
     reason: str | None = Field(default=None, description="why there is no figure of activations")
 
+    @property
+    def total_mib(self) -> float | None:
+        """Sum of the parts; None without the activations."""
+        if self.activations_mib is None:
+            return None
+        held = self.parameters_mib + self.buffers_mib + self.gradients_mib + self.optimizer_mib
+        return held + self.activations_mib
+
 
 class StepPhases(Record):
     """Parts of one step before the warm-up, s; each waits for the device, so they only compare."""

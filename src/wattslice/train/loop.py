@@ -107,7 +107,7 @@ class StepLoop:
 
         Of a step in several micro-batches, the activations are those of the first.
         """
-        from wattslice.train import memory
+        from wattslice.workloads import memory
 
         batch = self._fetch()
         self._optimizer.zero_grad(set_to_none=True)

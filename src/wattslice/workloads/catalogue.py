@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wattslice.records.base import Record
+from wattslice.records.run import MemoryBreakdown
 from wattslice.workloads.errors import WorkloadError
 
 
@@ -24,20 +25,28 @@ class Entry(Record):
     tokens_per_sample: int | None = None
     parameters: int | None = None
     trainable_parameters: int | None = None
-    forward_flops_per_sample: int | None = None  # null: not asked for
+    forward_flops_per_sample: int | None = None  # null: not asked for, as the next
+    training_flops_per_sample: int | None = None
+    memory: MemoryBreakdown | None = None  # of a step in float32; null: not asked for
     description: dict[str, object] | None = None
     error: str | None = None
 
 
-def catalogue(definitions: Mapping[str, Mapping[str, Any]], flops: bool = False) -> list[Entry]:
+def catalogue(
+    definitions: Mapping[str, Mapping[str, Any]], *, flops: bool = False, memory: bool = False
+) -> list[Entry]:
     """Return an entry per workload definition (see registry.build), in their order.
 
-    `flops` counts the operations of a forward pass, too: about a second per model.
+    `flops` counts the operations of a forward pass and of a training step, `memory` what a step
+    keeps: each takes some seconds per model.
     """
-    return [_entry(name, definition, flops) for name, definition in definitions.items()]
+    return [
+        _entry(name, definition, flops=flops, memory=memory)
+        for name, definition in definitions.items()
+    ]
 
 
-def _entry(name: str, definition: Mapping[str, Any], flops: bool) -> Entry:
+def _entry(name: str, definition: Mapping[str, Any], *, flops: bool, memory: bool) -> Entry:
     from wattslice.workloads import data, registry
     from wattslice.workloads.workload import count_parameters
 
@@ -56,11 +65,16 @@ def _entry(name: str, definition: Mapping[str, Any], flops: bool) -> Entry:
         shape = data.shape_of(definition["data"])
     except WorkloadError as error:
         return entry.model_copy(update={"error": str(error)})
-    counted: dict[str, int] = {}
+    counted: dict[str, Any] = {}
     if flops:
-        from wattslice.workloads.flops import forward_flops
+        from wattslice.workloads.flops import forward_flops, training_flops
 
         counted["forward_flops_per_sample"] = forward_flops(built, shape, entry.task)
+        counted["training_flops_per_sample"] = training_flops(built, shape, entry.task)
+    if memory:
+        from wattslice.workloads.footprint import footprint
+
+        counted["memory"] = footprint(built, shape, definition, _micro_batch(definition))
     return entry.model_copy(
         update={
             "sample_unit": shape.sample_unit,
@@ -73,11 +87,23 @@ def _entry(name: str, definition: Mapping[str, Any], flops: bool) -> Entry:
     )
 
 
+def _micro_batch(definition: Mapping[str, Any]) -> int:
+    """Samples that are in memory at once; of `auto` one."""
+    size = definition["batch_size"]
+    return (
+        1 if size == "auto" else int(size) // int(definition.get("gradient_accumulation_steps", 1))
+    )
+
+
 def table(entries: list[Entry]) -> str:
-    """Return the entries as an aligned text table (GFLOP: one sample, forward), errors below."""
-    head = ("workload", "model", "task", "mode", "data", "batch", "parameters", "GFLOP")
+    """Return the entries as an aligned text table, errors below.
+
+    GFLOP are those of one sample, MiB those of a step of the workload's batch in float32.
+    """
+    head = ["workload", "model", "task", "mode", "data", "batch", "parameters"]
+    text = len(head) - 2  # columns that are set flush left
     rows = [
-        (
+        [
             entry.name,
             f"{entry.framework}:{entry.model}",
             entry.task,
@@ -85,20 +111,35 @@ def table(entries: list[Entry]) -> str:
             entry.data,
             str(entry.batch_size),
             "-" if entry.parameters is None else f"{entry.parameters:,}",
-            "-"
-            if entry.forward_flops_per_sample is None
-            else f"{entry.forward_flops_per_sample / 1e9:.3f}",
-        )
+        ]
         for entry in entries
     ]
+    for title, values in _counted(entries).items():
+        if any(value is not None for value in values):
+            head.append(title)
+            for row, value in zip(rows, values, strict=True):
+                row.append("-" if value is None else f"{value:,.3f}")
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    right = {5, 6, 7}
     lines = [
         "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
+            cell.ljust(width) if i < text else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in (head, *rows)
     ]
     lines += [f"{entry.name}: {entry.error}" for entry in entries if entry.error]
     return "\n".join(lines)
+
+
+def _counted(entries: list[Entry]) -> dict[str, list[float | None]]:
+    """Columns of what is counted on request; None where it was not."""
+
+    def giga(flops: int | None) -> float | None:
+        return None if flops is None else flops / 1e9
+
+    return {
+        "GFLOP forward": [giga(entry.forward_flops_per_sample) for entry in entries],
+        "GFLOP training": [giga(entry.training_flops_per_sample) for entry in entries],
+        "activations MiB": [e.memory.activations_mib if e.memory else None for e in entries],
+        "step MiB": [e.memory.total_mib if e.memory else None for e in entries],
+    }

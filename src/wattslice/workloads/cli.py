@@ -32,7 +32,14 @@ def add_parser(subparsers: Subparsers) -> None:
         help=f"config files, later ones over earlier ones (default: {DEFAULT_CONFIG})",
     )
     parser.add_argument(
-        "--flops", action="store_true", help="count the operations of a sample's forward pass, too"
+        "--flops",
+        action="store_true",
+        help="count the operations of a sample, too: of its forward pass and of training",
+    )
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="count the memory that a step keeps, too (float32, no work space: a slice needs more)",
     )
 
 
@@ -49,7 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"wattslice workloads: {error}", file=sys.stderr)
         return 2
     entries = catalogue(
-        {name: definition(campaign, name) for name in campaign.workloads}, arguments.flops
+        {name: definition(campaign, name) for name in campaign.workloads},
+        flops=arguments.flops,
+        memory=arguments.memory,
     )
     answer(arguments, {"workloads": [entry.model_dump() for entry in entries]}, table(entries))
     return 1 if any(entry.error for entry in entries) else 0

@@ -19,9 +19,9 @@ from unit.workloads.definitions import (
 from wattslice.records.run import MemoryBreakdown, StepPhases
 from wattslice.train.clock import HostClock
 from wattslice.train.loop import StepLoop
-from wattslice.train.memory import MIB, SavedActivations, storage_bytes
 from wattslice.workloads import precision, registry
 from wattslice.workloads.errors import WorkloadError
+from wattslice.workloads.memory import MIB, SavedActivations, storage_bytes
 
 CPU = torch.device("cpu")
 GPT2_DROPOUT = ("embd_pdrop", "attn_pdrop", "resid_pdrop")
