@@ -59,7 +59,7 @@ class SlurmClone(Clone):
             "slurm-init-seconds-before-status-checks": 1,
             "latency-wait": 10,
             "retries": 0,
-            "set-threads": {"train": 1, "idle": 1},
+            "set-threads": dict.fromkeys(made.get("set-threads", {}), 1),
         }
         made["resources"]["board"] = 3
         made["default-resources"] |= changes.pop("default", {})

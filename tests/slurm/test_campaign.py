@@ -95,6 +95,7 @@ def test_a_drained_node_is_said_and_its_work_goes_to_the_other(healthy: Healthy)
     (job,) = healthy.drained_jobs  # submitted with the profile for --gres alone
     assert job["NodeList"] == "n1"
     assert asked(job) == ASKED[SOLO_1G]
+    assert "MinMemoryCPU" in job  # the cluster's own: the job asked for none
     assert record(healthy.clone, SOLO_1G)["attempt"] == 2
 
 

@@ -98,8 +98,11 @@ def idle_priority(wildcards):
 
 
 def whole_machine(wildcards):
-    """All cores where jobs run on this machine: nothing else may run beside a measurement."""
-    return workflow.cores or 1
+    """All cores where jobs run on this machine: nothing else may run beside a measurement.
+
+    Elsewhere the profile says how many (set-threads).
+    """
+    return (workflow.cores or 1) if workflow.local_exec else 1
 
 
 def script_code(name):

@@ -195,6 +195,11 @@ def _hides_slices(board: Board) -> bool:
         return True
 
 
+def without_allocation(board: Board) -> Board:
+    """The board itself, where this is a job's part of it."""
+    return board.itself if isinstance(board, AllocatedBoard) else board
+
+
 class AllocatedBoard:
     """A board of which a SLURM job has a part, or all."""
 
@@ -202,6 +207,10 @@ class AllocatedBoard:
         self._board = board
         self._allocation = allocation
         self._hides_slices = hides_slices
+
+    @property
+    def itself(self) -> Board:
+        return self._board
 
     @property
     def allocation(self) -> Allocation:

@@ -72,7 +72,7 @@ def _request(job: Any) -> JobRequest:
         gres=text("gres") or _devices(number("gpu"), text("gpu_model")),
         partition=text("slurm_partition"),
         constraint=text("constraint"),
-        cpus=number("cpus_per_task") or int(job.threads),
+        cpus=max(number("cpus_per_task") or int(job.threads), 1),  # negative: none are asked for
         memory_mib=number("mem_mb"),
         runtime_min=number("runtime"),
         extra=text("slurm_extra") or "",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wattslice.analysis.metrics import run_metrics
+from wattslice.boards.allocation import without_allocation
 from wattslice.boards.base import Board
 from wattslice.boards.discover import board_of
 from wattslice.config.expand import definition, spec_measure
@@ -90,8 +91,9 @@ def _board_model(board: Board, config: CampaignConfig, table: Table) -> BoardMod
         return present_board(board.identity.name, (s.name for s in board.slices()), limit)
     from wattslice.boards.nvidia.board import NvidiaBoard
 
-    assert isinstance(board, NvidiaBoard)
-    return geometry_board(board.identity.name, board.geometry(), table.slices, limit)
+    whole = without_allocation(board)
+    assert isinstance(whole, NvidiaBoard)
+    return geometry_board(whole.identity.name, whole.geometry(), table.slices, limit)
 
 
 def _spec(

@@ -135,11 +135,15 @@ def test_the_resources_gpu_and_gpu_model_are_a_gres() -> None:
     job = SimpleNamespace(
         is_local=False,
         rule=SimpleNamespace(name="train"),
-        resources={"gpu": 7, "gpu_model": "1g.10gb", "board": 1, "mem_mb": 6000},
+        resources={
+            **{"gpu": 7, "gpu_model": "1g.10gb", "board": 1},
+            **{"mem_mb": 6000, "cpus_per_task": -1},
+        },
         threads=4,
     )
     (request,) = requests_of([job, job])
     assert (request.gres, request.board, request.memory_mib) == ("gpu:1g.10gb:7", True, 6000)
+    assert request.cpus == 1  # a negative number asks for none
     job.resources = {"gpu": 3, "gpu_model": ""}
     assert [r.gres for r in requests_of([job])] == ["gpu:3"]
 
