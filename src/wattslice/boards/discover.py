@@ -44,7 +44,7 @@ def find_board(
 def board_of(config: BoardConfig, count: int = 1) -> Board:
     """The board of a campaign's config, or the set of boards for a layout of `count` boards.
 
-    Raises BoardError as `find_board`, and where there are not as many boards.
+    Raises BoardError as `find_board`, and where the config does not list as many boards.
     """
     wanted = _names(config)
     if count == 1:
@@ -56,14 +56,12 @@ def board_of(config: BoardConfig, count: int = 1) -> Board:
         return CpuBoard(config.power_model)  # which says that it is one
     if in_job():
         boards = [allocated(boards, allocation) for allocation in read_allocations()]
-    if wanted:
-        boards = [_selected(boards, name) for name in wanted[:count]]
-    if len(boards) != count:
+    if len(wanted) < count:
         raise BoardNotFoundError(
-            f"the layout is of {count} boards, and there are {len(boards)} to take: "
-            f"{_listed(boards)}; name {count} in `board.select`"
+            f"the layout is of {count} boards, and `board.select` lists {len(wanted)}; there are: "
+            f"{_listed(boards)}"
         )
-    return BoardSet(boards)
+    return BoardSet([_selected(boards, name) for name in wanted[:count]])
 
 
 def selected_boards(config: BoardConfig) -> Board:

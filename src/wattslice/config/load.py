@@ -210,13 +210,13 @@ def _several_boards_problems(
         )
     select = campaign.board.select
     named = 1 if isinstance(select, str) else len(select or ())
-    if 0 < named < layout.boards:
-        yield (
-            f"config key 'board.select' names {named} board(s), but the layout {layout} of "
-            f"'{where}.layouts' has {layout.boards}; list as many, or none to take what is there"
-        )
     if campaign.board.kind == "cpu":
         yield f"config key '{where}.layouts': {layout} is of several boards, and the CPU is one"
+    elif named < layout.boards:
+        yield (
+            f"config key 'board.select' names {named} board(s), but the layout {layout} of "
+            f"'{where}.layouts' has {layout.boards}; list as many, by UUID or PCI address"
+        )
 
 
 def _jobs_of(experiment: ExperimentConfig, campaign: CampaignConfig) -> Iterable[str]:

@@ -26,11 +26,11 @@ MEASURE = {
 }
 
 
-def _run(layout: str, placement: str) -> Run:
+def _run(layout: str, placement: str, *select: str) -> Run:
     return Campaign(
         campaign(
             measure=MEASURE,
-            board={"kind": "nvidia", "mig": "managed"},
+            board={"kind": "nvidia", "mig": "managed", "select": select or None},
             experiments__0__layouts=[layout],
             experiments__0__workloads=["resnet"],
             experiments__0__precisions=["fp32"],
@@ -128,7 +128,8 @@ def test_the_load_of_others_and_the_steering_variables_are_in_the_workers_record
 
 def test_data_parallel_over_two_boards_has_a_meter_each_and_their_sum(tmp_path: Path) -> None:
     with simulation(["a100-sxm4-80gb", "a100-sxm4-80gb"]) as boards:
-        record = _execute(boards, _run("2xfull", "ddp"), tmp_path)
+        select = [boards.control().board_uuid(number) for number in (0, 1)]
+        record = _execute(boards, _run("2xfull", "ddp", *select), tmp_path)
     assert record.outcome == "ok", record.reason
     uuids = [board.identity.uuid for board in record.boards]
     assert len(set(uuids)) == 2
