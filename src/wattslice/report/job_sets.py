@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from wattslice.analysis.mixes import BASES, GAINS, MixLabel, gain_percent, sequential_on
 from wattslice.analysis.ratios import Ratio
-from wattslice.analysis.statistics import estimate
+from wattslice.analysis.statistics import ENOUGH_REPEATS, estimate
 from wattslice.planner.records import ValidatedRun, Validation
 from wattslice.report.charts.base import FigureData
 from wattslice.report.numbers import interval, number, with_interval
@@ -37,10 +37,13 @@ class Gain:
 
     @property
     def sure(self) -> bool | None:
-        """Whether the whole interval is above 0 (True) or below (False); None: it does not tell."""
-        if self.low is None or self.high is None or self.low <= 0.0 <= self.high:
+        """Whether the whole interval is above 0 (True) or below (False); None: it does not tell.
+
+        Of few repeats it is a range, which tells a direction at most.
+        """
+        if self.n < ENOUGH_REPEATS or self.low is None or self.high is None:
             return None
-        return self.low > 0.0
+        return None if self.low <= 0.0 <= self.high else self.low > 0.0
 
     @property
     def predicted(self) -> bool:
@@ -247,8 +250,12 @@ def headline(own: JobSet, confidence: float) -> str:
     if saved is not None:
         text += f" and saves {saved.text(confidence)} of the energy"
     text += f" against {baseline}; it is {_place(ranking)}"
-    if gain.sure is None:
-        text += ", and its gain is not sure"
+    if gain.n < ENOUGH_REPEATS:
+        text += f", which fewer than {ENOUGH_REPEATS} repeats cannot make sure"
+    elif gain.sure is None:
+        text += ", but the interval holds 0: it is not sure"
+    elif not gain.sure:
+        text += f", but surely slower than {baseline}"
     failed = Counter(name for run in gain.runs for name in own.failed_checks.get(run, ()))
     if failed:
         checks = ", ".join(f"{name} ({count})" for name, count in sorted(failed.items()))
@@ -296,8 +303,8 @@ def _listed(option: Option, measure: str, confidence: float) -> str:
 def _how_sure(option: Option) -> str:
     """Which of the comparisons of work per time the intervals decide."""
     known = {name: g for name, g in option.known(SPEED).items() if not g.predicted}
-    if all(gain.low is None for gain in known.values()):
-        return "One repeat has no interval: nothing is sure."
+    if all(gain.n < ENOUGH_REPEATS for gain in known.values()):
+        return f"Fewer than {ENOUGH_REPEATS} repeats give a direction, and nothing sure."
     parts = [
         f"{word} {', '.join(names)}"
         for word, state in (("faster than", True), ("slower than", False), ("not told from", None))

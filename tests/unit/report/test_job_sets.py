@@ -91,8 +91,21 @@ def test_the_best_layout_and_how_sure(own: JobSet) -> None:
         "gain in work per time of 33.3 % (range 21.2 to 48.1, 3 repeats) against sequential on "
         "full, 33.3 % (range 33.3 to 33.3, 3 repeats) against time-slice on full; 3x1c saves most "
         "energy for the same work: 25.0 % (range 17.5 to 32.5, 3 repeats) against sequential on "
-        "full, 25.0 % (range 25.0 to 25.0, 3 repeats) against time-slice on full. By the intervals "
-        "it is faster than sequential on full, time-slice on full."
+        "full, 25.0 % (range 25.0 to 25.0, 3 repeats) against time-slice on full. Fewer than 5 "
+        "repeats give a direction, and nothing sure."
+    )
+
+
+def test_five_repeats_can_make_a_gain_or_a_loss_sure(tmp_path: Path) -> None:
+    kept = [truth for k in range(1, 6) for truth in block(k) if truth.sharing is None]
+    (own,) = job_sets(data_of(tmp_path / "gain", kept))
+    assert own.options["2x1c"].known(SPEED)["sequential on full"].sure is True
+    assert own.options["3x1c"].known(SPEED)["sequential on full"].sure is False
+    assert sentences(own, 0.95).endswith("By the intervals it is faster than sequential on full.")
+    slower = [truth for truth in kept if truth.layout != "2x1c"]
+    (own,) = job_sets(data_of(tmp_path / "loss", slower))
+    assert "the only way that was run, but surely slower than sequential on full" in headline(
+        own, 0.95
     )
 
 
@@ -109,8 +122,8 @@ def test_figure_table_and_sentence_have_the_same_numbers(data: FigureData, own: 
     assert figure.answers == (
         "pair (cnn + distilbert) in fp32: 2x1c gains 33.3 % (range 21.2 to 48.1, 3 repeats) in "
         "work per time and saves 19.0 % (range 10.9 to 27.1, 3 repeats) of the energy against "
-        "sequential on full; it is the best of 3 ways (in 3 of 3 repeats); checks failed in its 9 "
-        "runs: window-headline (9).",
+        "sequential on full; it is the best of 3 ways (in 3 of 3 repeats), which fewer than 5 "
+        "repeats cannot make sure; checks failed in its 9 runs: window-headline (9).",
     )
     rows = [row for row in figure.datasets["mixes"] if row["role"] == "median"]
     assert {row["line"] for row in rows} == {"★ 2x1c", "2x1c", "3x1c", "★ 3x1c", "full, time-slice"}
