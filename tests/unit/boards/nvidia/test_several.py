@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 from nvidia_sim import A100, on_simulator
 
+from wattslice.boards.allocation import AllocatedBoard
 from wattslice.boards.discover import board_of, selected_boards
 from wattslice.boards.errors import (
     BoardBusyError,
@@ -110,3 +112,16 @@ def test_energy_is_the_sum_of_one_meter_per_board_and_null_when_one_is_lost(sim)
     assert lost.boards[a].gross_j > 0
     never = sum_of_boards({a: found[a]}, [a, b])
     assert (never.gross_j, never.reason) == (None, f"board {b} has no meter")
+
+
+@on_simulator(TWO, mig_on=False)
+def test_a_job_that_slurm_gave_two_boards_trains_on_both(sim):
+    a, b = sim.uuid(0), sim.uuid(1)
+    os.environ.update(SLURM_JOB_ID="17", CUDA_VISIBLE_DEVICES="0,1", SLURM_STEP_GPUS="0,1")
+    board = board_of(config(a, b), 2)
+    assert [type(one) for one in members(board)] == [AllocatedBoard, AllocatedBoard]
+    assert all(one.allocation.whole for one in members(board))
+    assert board.ensure(Layout.parse("2xfull")).layout == "2xfull"
+    os.environ.update(CUDA_VISIBLE_DEVICES="0", SLURM_STEP_GPUS="0")
+    with pytest.raises(BoardNotFoundError, match="fits no board; there are"):
+        board_of(config(a, b), 2)
