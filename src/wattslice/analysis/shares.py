@@ -68,6 +68,8 @@ def energy_shares(run: CollectedRun) -> EnergyShares:
     state, energy = run.record.layout_state, run.metrics.energy
     if state is None or len(state.slices) < 2:
         return EnergyShares({}, "one slice: the energy of the board is that of the run")
+    if run.record.boards:
+        return EnergyShares({}, "each slice is a board with a meter of its own: nothing to share")
     if energy is None or energy.gross_j is None:
         return EnergyShares({}, run.metrics.energy_reason or "no energy")
     activities = activities_of(run.record)

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from unit.config.campaigns import campaign
+from wattslice.analysis.collect import CollectedRun
 from wattslice.analysis.metrics import run_metrics
+from wattslice.analysis.shares import energy_shares
 from wattslice.config.campaign import Campaign
 from wattslice.config.expand import Run
+from wattslice.config.spec import RunSpec
 from wattslice.records.run import RunRecord
 from wattslice.simulation import SimulationError
 from wattslice.simulation.session import Simulation, simulation
@@ -150,6 +153,10 @@ def test_data_parallel_over_two_boards_has_a_meter_each_and_their_sum(tmp_path: 
     parts = [part.gross_j for part in energy.boards.values()]
     assert energy.gross_j == pytest.approx(sum(part for part in parts if part is not None))
     assert all(part is not None and part > 0.4 * energy.gross_j for part in parts)
+    # Nothing is shared out by estimates where each slice has a meter.
+    shares = energy_shares(CollectedRun(record, metrics, RunSpec.model_validate(record.spec)))
+    assert shares.chosen is None
+    assert "a meter of its own" in str(shares.reason)
     samples = [worker.samples.value for worker in metrics.workers]
     assert metrics.samples.value == pytest.approx(sum(s for s in samples if s is not None))
 
