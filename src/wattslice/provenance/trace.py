@@ -352,13 +352,18 @@ def _runs_of_entry(
             waiting += value.values()
         elif isinstance(value, list | tuple):
             waiting += value
-        elif isinstance(value, str) and value in chain.runs:
-            found.add(value)
+        elif isinstance(value, str) and (named := _runs_in(value, chain)):
+            found |= named
         elif isinstance(value, str) and value in others and value not in seen:
             seen.add(value)
             if others[value] is not entry:
                 waiting.append(others[value])
     return found or {run_id for run_id in chain.runs if _fits_labels(run_id, entry)}
+
+
+def _runs_in(text: str, chain: Chain) -> set[str]:
+    """The runs that a text names; several are joined, where a baseline consists of them."""
+    return {part for part in text.split(" + ") if part in chain.runs}
 
 
 def _fits_labels(run_id: str, entry: Mapping[str, Any]) -> bool:
@@ -421,7 +426,7 @@ def _sources(node: Node, chain: Chain, name: str, text: str) -> set[str]:
     said = node.add("said", f"{text!r} in {len(lines)} places")
     for line in lines[:3]:
         said.add("line", line if len(line) < 200 else line[:197] + "…")
-    found = [source for source in _shown_values(chain) if source.shows(text)]
+    found = [source for source in shown_values(chain) if source.shows(text)]
     # A value is the better a source, the more of its labels stand in the same lines.
     found.sort(key=lambda source: -max(source.labels_in(line) for line in lines))
     if not found:
@@ -452,7 +457,8 @@ class _Source:
         return sum(label in line for label in self.labels)
 
 
-def _shown_values(chain: Chain) -> Iterator[_Source]:
+def shown_values(chain: Chain) -> Iterator[_Source]:
+    """Every number that the report may show, with its runs."""
     rows = [_plain(r) for r in read_tables(chain.folder / "tables")["summary"].to_dict("records")]
     for index, row in enumerate(rows):
         runs = frozenset(_members("summary", row, chain))

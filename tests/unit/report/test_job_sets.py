@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from fixtures.records import Truth, make_campaign, make_config, make_validation
 from wattslice.analysis.mixes import MixLabel
 from wattslice.analysis.ratios import Ratio
+from wattslice.provenance.chain import Chain
+from wattslice.provenance.trace import shown_values
 from wattslice.report import charts
 from wattslice.report.charts.base import FigureData, load
 from wattslice.report.html import write_report
@@ -175,6 +178,25 @@ def test_the_error_of_the_planner_is_of_the_median_with_its_repeats(data: Figure
     assert (middle["ratio"], middle["n"]) == (pytest.approx(100 * (1.32 / 1.35 - 1), rel=1e-6), 2)
     repeats = [row["ratio"] for row in mine if row["role"] == "pair"]
     assert repeats == pytest.approx([10.0, -12.0])
+
+
+def test_a_gain_in_percent_leads_to_the_runs_of_both_sides(tmp_path: Path) -> None:
+    config = make_config()
+    folder = make_campaign(tmp_path, block(1), config)
+    runs = json.loads((folder / "expected.json").read_text())
+    content = {"name": config.name, "config": config.model_dump(mode="json"), "runs": runs}
+    (folder / "campaign.json").write_text(json.dumps(content))
+    shown = [source for source in shown_values(Chain(folder)) if source.shows("33.3")]
+    (sequential,) = (
+        s
+        for s in shown
+        if s.place.endswith("on full value, as a gain in %") and "sequential" in s.place
+    )
+    assert sequential.runs == {
+        "2x1c/mix.pair/fp32/rep1",
+        "full/cnn.solo/fp32/rep1",
+        "full/distilbert.solo/fp32/rep1",
+    }
 
 
 def test_parts_of_a_job_list_are_compared_part_by_part(tmp_path: Path) -> None:
