@@ -137,31 +137,42 @@ def ours(seconds: float) -> Measured:
     return found
 
 
-def _plain(seconds: float, slow_period_s: float | None) -> Measured:
-    """The least that sampling can cost: a thread, a loop, a sleep, and the same library."""
+# What is read besides power and counter, with the arguments.
+_SLOW_CALLS = (
+    ("nvmlDeviceGetTemperature", 0),
+    ("nvmlDeviceGetClockInfo", 1),
+    ("nvmlDeviceGetClockInfo", 2),
+    ("nvmlDeviceGetUtilizationRates",),
+    ("nvmlDeviceGetCurrentClocksEventReasons",),
+)
+
+
+def _plain(seconds: float, *, by_fields: bool, slow_period_s: float | None = None) -> Measured:
+    """The least that sampling can cost: a thread, a loop, a sleep, and the same library.
+
+    Power and counter by two calls, or as fields by one; the slow values each `slow_period_s`.
+    """
     import pynvml
 
     pynvml.nvmlInit()
     device = pynvml.nvmlDeviceGetHandleByIndex(0)
+    slow_calls = [(getattr(pynvml, name), arguments) for name, *arguments in _SLOW_CALLS]
     samples: list[tuple[float, float, float]] = []
-    slow_at = float("-inf")
+    slow_due_s = 0.0
 
     def read() -> None:
-        nonlocal slow_at
+        nonlocal slow_due_s
         now = time.monotonic()
-        if slow_period_s is not None:
+        if by_fields:
             values = pynvml.nvmlDeviceGetFieldValues(device, [(186, 0), (83, 0)])
             watts, joules = (value.value.ullVal / 1e3 for value in values)
-            if now - slow_at >= slow_period_s:
-                slow_at = now
-                pynvml.nvmlDeviceGetTemperature(device, 0)
-                pynvml.nvmlDeviceGetClockInfo(device, 1)
-                pynvml.nvmlDeviceGetClockInfo(device, 2)
-                pynvml.nvmlDeviceGetUtilizationRates(device)
-                pynvml.nvmlDeviceGetCurrentClocksEventReasons(device)
         else:
             watts = pynvml.nvmlDeviceGetPowerUsage(device) / 1e3
             joules = pynvml.nvmlDeviceGetTotalEnergyConsumption(device) / 1e3
+        if slow_period_s is not None and now >= slow_due_s:
+            slow_due_s = now + slow_period_s
+            for call, arguments in slow_calls:
+                call(device, *arguments)
         samples.append((now, watts, joules))
 
     def start() -> Any:
@@ -186,17 +197,22 @@ def _plain(seconds: float, slow_period_s: float | None) -> Measured:
 
 
 def plain(seconds: float) -> Measured:
-    return _plain(seconds, None)
+    return _plain(seconds, by_fields=False)
 
 
-def plain_all(seconds: float) -> Measured:
-    """The same values as ours, as often as ours: slow ones once a second."""
-    return _plain(seconds, 0.95)
+def plain_calls(seconds: float) -> Measured:
+    """The same values as ours as often as ours, where the plain call gives instant power."""
+    return _plain(seconds, by_fields=False, slow_period_s=0.95)
+
+
+def plain_fields(seconds: float) -> Measured:
+    """The same calls as ours, as often as ours: slow ones once a second."""
+    return _plain(seconds, by_fields=True, slow_period_s=0.95)
 
 
 def plain_often(seconds: float) -> Measured:
     """All values with every sample, as a thread has it that does not know what is slow."""
-    return _plain(seconds, 0.0)
+    return _plain(seconds, by_fields=True, slow_period_s=0.0)
 
 
 def zeus(seconds: float) -> Measured:
@@ -322,7 +338,8 @@ def perun(seconds: float) -> Measured:
 # name -> (function, label, whether it lives in the peers' environment)
 TOOLS: dict[str, tuple[Callable[[float], Measured], str, bool]] = {
     "plain": (plain, "plain thread, power and counter, 10 Hz", False),
-    "plain-all": (plain_all, "plain thread, the same values as often as ours", False),
+    "plain-calls": (plain_calls, "plain thread, the same values, by single calls", False),
+    "plain-fields": (plain_fields, "plain thread, the same values, by the same calls", False),
     "plain-often": (plain_often, "plain thread, all values at 10 Hz", False),
     "ours": (ours, "wattslice, 10 Hz", False),
     "zeus": (zeus, "Zeus, window of the counter", True),
@@ -343,7 +360,8 @@ def child(name: str, seconds: float) -> None:
 
 # -- the benchmark ------------------------------------------------------------------------------
 
-# Put before every child's path for the runs that note the time of each reading.
+# Put before every child's path for the runs that note the time of each reading. The library's own
+# functions are wrapped, so that nothing which goes through them is missed.
 _NOTE_READINGS = """
 import os, struct, time
 try:
@@ -352,18 +370,24 @@ except ImportError:
     pynvml = None
 if pynvml is not None:
     _file = os.open(os.environ["READINGS_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    _load = pynvml._LoadNvmlLibrary
     def _noting(function):
         def call(*arguments):
             os.write(_file, struct.pack("d", time.monotonic()))
             return function(*arguments)
         return call
-    for _name in os.environ["READINGS"].split():
-        setattr(pynvml, _name, _noting(getattr(pynvml, _name)))
+    def _load_and_wrap():
+        fresh = pynvml.nvmlLib is None
+        _load()
+        if fresh:
+            name = os.environ["READING"]
+            setattr(pynvml.nvmlLib, name, _noting(getattr(pynvml.nvmlLib, name)))
+    pynvml._LoadNvmlLibrary = _load_and_wrap
 """
 # The call that a tool's regular sample is made of.
 _READINGS = {
     "ours": "nvmlDeviceGetFieldValues",
-    "plain-all": "nvmlDeviceGetFieldValues",
+    "plain-fields": "nvmlDeviceGetFieldValues",
     "plain-often": "nvmlDeviceGetFieldValues",
     "zeus": "nvmlDeviceGetTotalEnergyConsumption",
     "codecarbon": "nvmlDeviceGetTotalEnergyConsumption",
@@ -448,7 +472,7 @@ def benchmark(peers: Path, repeats: int) -> list[Row]:
             noting = environment | {
                 "SITE": folder,
                 "READINGS_FILE": str(file),
-                "READINGS": _READINGS.get(name, "nvmlDeviceGetPowerUsage"),
+                "READING": _READINGS.get(name, "nvmlDeviceGetPowerUsage"),
             }
             run = _run_child(name, WINDOWS_S[-1], peers, noting)
             data = file.read_bytes() if file.exists() else b""
@@ -509,10 +533,22 @@ def table(rows: list[Row]) -> str:
             else "none given | none given"
         )
         lines.append(
-            f"| {row.label} | {row.cpu_ms_per_s:.1f} | {row.start_s:.2f} | {row.stop_s:.2f} "
+            f"| {row.label} | {row.cpu_ms_per_s:.2f} | {row.start_s:.2f} | {row.stop_s:.2f} "
             f"| {errors} | {row.gaps} |"
         )
     return "\n".join(lines)
+
+
+def cost(rows: list[Row]) -> str:
+    """CPU time of ours over that of each plain thread."""
+    by_label = {row.label: row.cpu_ms_per_s for row in rows}
+    own = by_label[TOOLS["ours"][1]]
+    parts = [
+        f"{own / by_label[label]:.2f} x {label!r}"
+        for name, (_, label, _) in TOOLS.items()
+        if name.startswith("plain")
+    ]
+    return f"CPU time of wattslice: {', '.join(parts)}."
 
 
 def main() -> int:
@@ -528,7 +564,10 @@ def main() -> int:
     if arguments.peers is None:
         parser.error("--peers is needed (see --help)")
     rows = benchmark(arguments.peers, arguments.repeats)
-    text = f"Machine: {_machine()}.\n\nVersions: {_versions(arguments.peers)}.\n\n{table(rows)}\n"
+    versions = _versions(arguments.peers)
+    text = "\n\n".join(
+        (f"Machine: {_machine()}.", f"Versions: {versions}.", table(rows), f"{cost(rows)}\n")
+    )
     print(text)
     if arguments.out is not None:
         begin, end = "<!-- table -->\n", "<!-- end of table -->"
