@@ -59,8 +59,9 @@ class SlurmClone(Clone):
             "slurm-init-seconds-before-status-checks": 1,
             "latency-wait": 10,
             "retries": 0,
-            "set-threads": dict.fromkeys(made.get("set-threads", {}), 1),
         }
+        if "set-threads" in made:
+            made["set-threads"] = dict.fromkeys(made["set-threads"], 1)
         made["resources"]["board"] = 3
         made["default-resources"] |= changes.pop("default", {})
         for rule, resources in changes.pop("rules", {}).items():
