@@ -29,7 +29,9 @@ from wattslice.records.metrics import Conservation, RunMetrics, RunQuality, Work
 from wattslice.records.run import (
     MEASURED_OUTCOMES,
     BoardMeasurement,
+    IdleWindow,
     RunRecord,
+    Window,
     WorkerRecord,
 )
 
@@ -109,12 +111,20 @@ def measured_energy(
     run_dir: Path, record: RunRecord, idle: IdleRecord | None, step_s: Sequence[float]
 ) -> EnergyResult:
     """Energy of a run from its power samples, by the measuring side's own rules."""
+    assert record.window is not None
+    return _energy_of(run_dir, record, record.window, idle, step_s)
+
+
+def _energy_of(
+    run_dir: Path,
+    record: RunRecord,
+    window: Window | IdleWindow,
+    idle: IdleRecord | None = None,
+    step_s: Sequence[float] = (),
+) -> EnergyResult:
     from wattslice.measure.energy import energy
     from wattslice.measure.raw import read_power
     from wattslice.measure.sum_of_boards import idle_of_board, sum_of_boards
-
-    window = record.window
-    assert window is not None
 
     def of(board: RunRecord | BoardMeasurement, uuid: str | None) -> EnergyResult:
         return energy(
@@ -133,6 +143,31 @@ def measured_energy(
     used = [slice_.uuid for slice_ in (w.slice for w in record.workers) if slice_.uuid is not None]
     measured = {board.identity.uuid: board for board in record.boards}
     return sum_of_boards({uuid: of(board, uuid) for uuid, board in measured.items()}, used)
+
+
+def _own_idle(run_dir: Path, record: RunRecord, labels: RunLabels) -> IdleRecord | None:
+    """The idle power of the run's own board, where the run measured it before it began."""
+    window = record.idle
+    if window is None or record.board is None:
+        return None
+    result = _energy_of(run_dir, record, window)
+    reason = result.reason
+    if window.foreign_processes:
+        reason = f"not idle: other processes were on the board: {window.foreign_processes}"
+    elif result.gross_j is None and reason is None:
+        reason = "no energy reading"
+    return IdleRecord(
+        layout=labels.layout,
+        board_uuid=record.board.uuid,
+        idle_w=result.mean_power_w if reason is None else None,
+        reason=reason,
+        energy=result,
+        code_digest=record.code_digest,
+        settings={},
+        simulated=record.simulated,
+        monitors=window.monitors,
+        measured_utc=window.measured_utc,
+    )
 
 
 def _power_limit_w(*healths: Health | None) -> float | None:
@@ -154,7 +189,7 @@ def run_metrics(
     record = read_run(run_dir)
     verify_raw(run_dir, record)
     labels = RunLabels.of(record.run_id)
-    idle = record.idle or idle
+    idle = _own_idle(run_dir, record, labels) or idle
     if idle is not None:
         idle = _idle_of(record, labels, idle)
     why_not = _why_not_measured(record)

@@ -15,7 +15,7 @@ from wattslice.config.archived import Archived
 from wattslice.config.errors import ConfigError
 from wattslice.config.expand import Run, definition, expand
 from wattslice.config.load import load_campaign, read_yaml
-from wattslice.config.models import IDLE_SETTINGS, BatchSearchConfig, CampaignConfig
+from wattslice.config.models import BatchSearchConfig, CampaignConfig
 from wattslice.files import canonical_json, sha256_text
 from wattslice.provenance.code import code_digest
 
@@ -103,10 +103,11 @@ class Campaign:
     @cached_property
     def idle_settings(self) -> str:
         """What the idle stage depends on, as canonical JSON."""
+        fields = {"sample_hz", "idle_s", "cooldown"}
         return canonical_json(
             {
                 "board": self.config.board.model_dump(mode="json"),
-                "measure": self.config.measure.model_dump(mode="json", include=set(IDLE_SETTINGS)),
+                "measure": self.config.measure.model_dump(mode="json", include=fields),
             }
         )
 

@@ -116,10 +116,6 @@ class MeasureConfig(ConfigModel):
     )
 
 
-# What of MeasureConfig an idle power depends on.
-IDLE_SETTINGS = ("sample_hz", "idle_s", "cooldown")
-
-
 class DigitsData(ConfigModel):
     """scikit-learn's 1,797 handwritten digits (8x8), resized as images; real data, 10 classes."""
 

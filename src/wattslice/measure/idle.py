@@ -25,40 +25,27 @@ def measure_idle(
     settings: Mapping[str, object],
     code_digest: str,
 ) -> IdleRecord:
-    """`idle_record` of a board that is leased, and brought into the layout, for it.
-
-    Raises BoardError when the board is held by another or the layout cannot be made.
-    """
-    with board.lease():
-        state = board.ensure(layout)
-        return idle_record(board, state.layout, measure, settings, code_digest)
-
-
-def idle_record(
-    board: Board,
-    layout: str,
-    measure: MeasureConfig,
-    settings: Mapping[str, object],
-    code_digest: str,
-) -> IdleRecord:
-    """Mean power (W) over `measure.idle_s` of a board that is held, its layout in place and empty.
+    """Mean power (W) over `measure.idle_s` with the layout in place and nothing running on it.
 
     The record has no power, and the reason, where other processes were on the board.
+    Raises BoardError when the board is held by another or the layout cannot be made.
     """
     strangers: tuple[str, ...] = ()
     meters = Meters.of(board, measure.sample_hz)
-    if not meters.readable:
-        meters.start()
-        result = EnergyResult(window_s=measure.idle_s, reason=meters.reason)
-    else:
-        cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
-        strangers = board.health().foreign_processes
-        with meters:
-            start_s = meters.mark("start")
-            time.sleep(measure.idle_s)
-            end_s = meters.mark("end")
-        result = _energy(board, meters, start_s, end_s)
-        strangers = tuple(dict.fromkeys(strangers + board.health().foreign_processes))
+    with board.lease():
+        state = board.ensure(layout)
+        if not meters.readable:
+            meters.start()
+            result = EnergyResult(window_s=measure.idle_s, reason=meters.reason)
+        else:
+            cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
+            strangers = board.health().foreign_processes
+            with meters:
+                start_s = meters.mark("start")
+                time.sleep(measure.idle_s)
+                end_s = meters.mark("end")
+            result = _energy(board, meters, start_s, end_s)
+            strangers = tuple(dict.fromkeys(strangers + board.health().foreign_processes))
     monitors = running_monitors()
     # A board that somebody works on is not idle, and a mean power that cannot be is none.
     reason = result.reason
@@ -67,7 +54,7 @@ def idle_record(
     elif result.gross_j is None and reason is None:
         reason = "no energy reading"
     return IdleRecord(
-        layout=layout,
+        layout=state.layout,
         board_uuid=board.identity.uuid,
         idle_w=result.mean_power_w if reason is None else None,
         reason=reason,

@@ -9,7 +9,6 @@ from pydantic import Field, StringConstraints, model_validator
 
 from wattslice.records.base import Quantity, Record
 from wattslice.records.board import BoardIdentity, EnergyScope, Health, LayoutState, SliceState
-from wattslice.records.energy import IdleRecord
 from wattslice.records.migrations import RUN_SCHEMA_VERSION, migrate_run
 
 KnownOutcome = Literal[
@@ -196,6 +195,18 @@ class MeterRecord(Record):
     reason: str | None = None
 
 
+class IdleWindow(Record):
+    """An interval before the run in which its board was idle; its samples are in power.parquet."""
+
+    start_s: float
+    end_s: float
+    foreign_processes: tuple[str, ...] = Field(
+        description="'pid name' of who was on the board all the same"
+    )
+    monitors: tuple[str, ...] = Field(description="other monitors of GPUs on the host: 'pid name'")
+    measured_utc: str
+
+
 class BoardMeasurement(Record):
     """One of the boards that a run used together."""
 
@@ -302,10 +313,10 @@ class RunRecord(Record):
     window: Window | None
     workers: tuple[WorkerRecord, ...]
     meter: MeterRecord
-    idle: IdleRecord | None = Field(
+    idle: IdleWindow | None = Field(
         default=None,
-        description="idle power of the run's board just before it, in a cluster's job; null: the "
-        "campaign's idle stage measured it",
+        description="when the run's own board was idle, in a cluster's job; null: the campaign's "
+        "idle stage measured it",
     )
     aliasing: AliasingCheck | None = Field(
         default=None, description="null: the run did not come to its window"

@@ -33,21 +33,21 @@ from wattslice.boards.discover import board_of
 from wattslice.boards.errors import BoardError, LayoutImpossibleError
 from wattslice.boards.several import common_health, members
 from wattslice.config.layout import Layout
-from wattslice.config.models import IDLE_SETTINGS, BoardConfig, MeasureConfig
+from wattslice.config.models import BoardConfig, MeasureConfig
 from wattslice.config.spec import RunSpec
 from wattslice.files import sha256_file, write_json
 from wattslice.measure.host import HostLoad, host_workers
-from wattslice.measure.idle import idle_record
 from wattslice.measure.meters import Meters
+from wattslice.measure.own_idle import Samples, joined, own_idle
 from wattslice.measure.raw import write_power, write_powers
 from wattslice.measure.steady import WarmupDetector, cool_down
 from wattslice.measure.window import check_window
 from wattslice.provenance import environment as environments
 from wattslice.records.board import Health, LayoutState
-from wattslice.records.energy import IdleRecord
 from wattslice.records.run import (
     AliasingCheck,
     BoardMeasurement,
+    IdleWindow,
     RawFile,
     RunRecord,
 )
@@ -94,7 +94,8 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
     out.mkdir(parents=True, exist_ok=True)
     attempt = Attempt()
     meters = Meters.of(board, measure.sample_hz)
-    idle: IdleRecord | None = None
+    idle: IdleWindow | None = None
+    idle_samples: Samples = {}
     with board.lease():
         try:
             state = board.ensure(layout)
@@ -106,9 +107,10 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
         except (LayoutImpossibleError, sharing.SharingUnavailableError, ddp.RefusedError) as error:
             attempt.fail("unsupported_layout", str(error))
         else:
-            idle = _idle_in_job(board, state.layout, measure, code_digest)
+            if in_job():
+                idle, idle_samples = own_idle(board, measure)
             _measure(spec, measure, board, meters, attempt)
-    _write_power(out / "power.parquet", meters)
+    _write_power(out / "power.parquet", meters, idle_samples)
     write_steps(out / "steps.parquet", attempt.rows)
     judge(attempt, meters)
     environment = {**environments.environment(), "torch": attempt.torch}
@@ -152,19 +154,6 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
     return record
 
 
-def _idle_in_job(
-    board: Board, layout: str, measure: MeasureConfig, code_digest: str
-) -> IdleRecord | None:
-    """The idle power of the board that a cluster's job was given; None elsewhere.
-
-    The campaign's idle stage measured a board of its own, which need not be this one.
-    """
-    if not in_job() or board.capabilities().energy.scope is None:
-        return None
-    settings = {"measure": measure.model_dump(mode="json", include=set(IDLE_SETTINGS))}
-    return idle_record(board, layout, measure, settings, code_digest)
-
-
 def _healths(board: Board) -> dict[str, Health]:
     return {one.identity.uuid: one.health() for one in members(board)}
 
@@ -190,8 +179,8 @@ def _boards(board: Board, meters: Meters, attempt: Attempt) -> tuple[BoardMeasur
     )
 
 
-def _write_power(path: Path, meters: Meters) -> None:
-    boards = meters.samples()
+def _write_power(path: Path, meters: Meters, before: Samples) -> None:
+    boards = joined(before, meters.samples())
     if len(boards) == 1:
         write_power(path, next(iter(boards.values())), meters.record())
     else:

@@ -229,16 +229,21 @@ def test_idle_power_of_another_board_gives_no_net_energy_and_says_why(tmp_path: 
     assert "measured on board CPU-other" in str(found.energy.idle_source)
 
 
-def test_an_idle_power_of_the_run_itself_comes_before_that_of_the_stage(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("there", "idle_w"), [([], 40.0), (["17 python"], None)])
+def test_an_idle_power_of_the_run_itself_comes_before_that_of_the_stage(
+    tmp_path: Path, there: list[str], idle_w: float | None
+) -> None:
     """A cluster's job measures the board that it was given, which need not be the stage's."""
-    run_dir = make_run(tmp_path, Truth())
-    own = make_idle(Truth(idle_w=25.0))
+    run_dir = make_run(tmp_path, Truth(power_w=40.0))
+    window = {"start_s": START_S + 2.0, "end_s": START_S + 8.0, "foreign_processes": there}
+    own = {"idle": {**window, "monitors": [], "measured_utc": "2026-01-01T00:00:00Z"}}
     record = json.loads((run_dir / "run.json").read_text())
-    (run_dir / "run.json").write_text(json.dumps(record | {"idle": own.model_dump(mode="json")}))
+    (run_dir / "run.json").write_text(json.dumps(record | own))
     stage = make_idle(Truth()).model_copy(update={"board_uuid": "CPU-other"})
     found = run_metrics(run_dir, stage)
     assert found.energy is not None
-    assert found.energy.idle_w == 25.0
+    assert found.energy.idle_w == (None if idle_w is None else pytest.approx(idle_w))
+    assert found.energy.net_j == (None if idle_w is None else pytest.approx(0.0, abs=1e-6))
     assert "measured on board" not in str(found.energy.idle_source)
 
 
