@@ -276,7 +276,14 @@ class BatchSearchConfig(ConfigModel):
 
     min: int = Field(1, ge=1, description="smallest size that is tried")
     max: int = Field(4096, ge=1, description="largest size that is tried")
-    steps: int = Field(3, ge=1, description="steps of a try, after two that are looked at closely")
+    steps: int = Field(10, ge=1, description="steps of a try, after two that are looked at closely")
+    headroom: float = Field(
+        0.02,
+        ge=0,
+        lt=1,
+        description="share of the largest that is given up where memory is the limit: a run needs "
+        "a little more than a try of a few steps",
+    )
     max_s: float = Field(
         900.0, gt=0, description="no try is begun after this; the largest so far is taken, s"
     )

@@ -119,7 +119,8 @@ class BatchSearch(Record):
     min: int = Field(description="smallest and largest size that might be tried")
     max: int
     tries: tuple[BatchTry, ...] = Field(description="in the order in which they were made")
-    used: int = Field(description="the largest that fitted, or min where none did")
+    largest: int | None = Field(description="the largest that fitted; null: none did")
+    used: int = Field(description="the largest less the headroom, or min where none fitted")
     limited_by: Literal["memory", "max", "time", "nothing fits"] = Field(
         description="why no larger one is used; time: a larger one may fit"
     )

@@ -40,18 +40,19 @@ def find_largest(
         tries.append(fits(size))
         return tries[-1].outcome == "ok"
 
-    def found(used: int, limited_by: Any) -> BatchSearch:
+    def found(largest: int | None, limited_by: Any) -> BatchSearch:
         return BatchSearch(
             unit=bounds.unit,
             min=bounds.low,
             max=bounds.high,
             tries=tuple(tries),
-            used=used,
+            largest=largest,
+            used=bounds.low if largest is None else largest,
             limited_by=limited_by,
         )
 
     if not tried(bounds.low):
-        return found(bounds.low, "nothing fits")
+        return found(None, "nothing fits")
     fitting, failing = bounds.low, bounds.high + bounds.unit
     doubling = True
     while failing - fitting > bounds.unit:
@@ -64,3 +65,11 @@ def find_largest(
         else:
             failing, doubling = size, False
     return found(fitting, "max" if fitting == bounds.high else "memory")
+
+
+def with_headroom(search: BatchSearch, share: float) -> BatchSearch:
+    """The search with a `share` (0..1) of the largest size given up, where memory limits it."""
+    if search.limited_by != "memory" or search.largest is None:
+        return search
+    less = int(search.largest * (1.0 - share)) // search.unit * search.unit
+    return search.model_copy(update={"used": max(less, search.min)})

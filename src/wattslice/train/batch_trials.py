@@ -16,7 +16,7 @@ from wattslice.files import canonical_json
 from wattslice.records.board import SliceState
 from wattslice.records.run import BatchSearch, BatchTry
 from wattslice.train import ddp
-from wattslice.train.batch_search import Bounds, find_largest
+from wattslice.train.batch_search import Bounds, find_largest, with_headroom
 from wattslice.train.group import WorkerFailedError, WorkerGroup
 from wattslice.train.protocol import Jobs, WorkerJob
 
@@ -59,7 +59,8 @@ def _search(jobs: Jobs, timeout_s: float, *, parallel: bool) -> BatchSearch:
         ]
         return _try(trials, size, timeout_s, parallel=parallel)
 
-    return find_largest(Bounds.of(definition, config), fits, lambda: time.monotonic() >= deadline)
+    found = find_largest(Bounds.of(definition, config), fits, lambda: time.monotonic() >= deadline)
+    return with_headroom(found, config.headroom)
 
 
 def _with_size(job: WorkerJob, size: int) -> WorkerJob:

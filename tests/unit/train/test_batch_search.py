@@ -14,7 +14,7 @@ from unit.train.test_launcher_partial import ENCODERS, execute, mixed_run
 from wattslice.config.models import BatchSearchConfig
 from wattslice.records.board import SliceState
 from wattslice.records.run import BatchSearch, BatchTry
-from wattslice.train.batch_search import Bounds, find_largest
+from wattslice.train.batch_search import Bounds, find_largest, with_headroom
 from wattslice.train.batch_trials import find_batch_sizes
 from wattslice.train.group import WorkerFailedError
 from wattslice.train.protocol import Jobs, WorkerJob
@@ -45,7 +45,8 @@ def test_the_exact_largest_batch_is_found(threshold: int, low: int, high: int, u
     assert bounds.low - low < unit
     found = _search(threshold, bounds)
     fitting = [size for size in allowed if size <= threshold]
-    assert found.used == (fitting[-1] if fitting else bounds.low)
+    assert found.largest == (fitting[-1] if fitting else None)
+    assert found.used == (found.largest or bounds.low)
     assert found.limited_by == (
         "nothing fits" if not fitting else "max" if fitting[-1] == allowed[-1] else "memory"
     )
@@ -57,6 +58,15 @@ def test_the_exact_largest_batch_is_found(threshold: int, low: int, high: int, u
 def test_when_time_is_up_the_largest_so_far_is_taken() -> None:
     found = _search(100, Bounds(1, 4096, 1), tries=4)
     assert (found.used, found.limited_by) == (8, "time")
+
+
+def test_headroom_is_left_where_memory_is_the_limit_and_only_there() -> None:
+    limited = with_headroom(_search(1565, Bounds(8, 4096, 8)), 0.02)
+    assert (limited.largest, limited.used) == (1560, 1528)
+    for threshold in (5000, 0):  # nothing but the config limits it; nothing fits
+        search = _search(threshold, Bounds(8, 4096, 8))
+        assert with_headroom(search, 0.02) == search
+    assert with_headroom(_search(9, Bounds(8, 4096, 8)), 0.5).used == 8
 
 
 # A worker that needs no torch: a size above 5 runs out of memory in one of several ways.
@@ -88,7 +98,8 @@ def _stubs(folder: Path, workload: str, slices: int) -> tuple[Jobs, list[SliceSt
     fields: dict[str, Any] = {"precision": "fp32", "seed": 1, "device": "cpu", "threads": 1}
     fields |= {"device_uuid": None, "cores": (), "simulated_slice": None, "warmup": {}}
     fields |= {"min_steps": 1, "parent_pid": os.getpid(), "workload": workload}
-    definition = {"batch_size": "auto", "batch_search": {"steps": 2, "max": 64}}
+    search = {"steps": 2, "max": 64, "headroom": 0.0}
+    definition = {"batch_size": "auto", "batch_search": search}
     jobs = [(WorkerJob(slice_index=i, definition=definition, **fields), env) for i in range(slices)]
     return jobs, [SliceState(index=i, name="1g", profile="1g.10gb") for i in range(slices)]
 
