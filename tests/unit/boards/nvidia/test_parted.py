@@ -108,7 +108,9 @@ BAD = {
     _config("{devices: [0, 0], mig-enabled: false}"): "twice",
     _config("{devices: all, mig-enabled: false, device-filter: H100}"): "not a PCI device id",
     _config("{devices: all, mig-enabled: false, mig-device: {}}"): "unknown key mig-device",
-    _config("{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 1, 1g.10gb: 2}}"): "given twice",
+    _config(
+        "{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 1, 1g.10gb: 2}}"
+    ): "given twice",
 }
 
 
