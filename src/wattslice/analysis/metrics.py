@@ -24,7 +24,7 @@ from wattslice.config.spec import RunSpec
 from wattslice.files import sha256_file, write_json
 from wattslice.records.base import Quantity
 from wattslice.records.board import Health
-from wattslice.records.energy import EnergyResult, IdleRecord
+from wattslice.records.energy import EnergyResult, IdleRecord, idle_power
 from wattslice.records.metrics import Conservation, RunMetrics, RunQuality, WorkerMetrics
 from wattslice.records.run import (
     MEASURED_OUTCOMES,
@@ -151,16 +151,12 @@ def _own_idle(run_dir: Path, record: RunRecord, labels: RunLabels) -> IdleRecord
     if window is None or record.board is None:
         return None
     result = _energy_of(run_dir, record, window)
-    reason = result.reason
-    if window.foreign_processes:
-        reason = f"not idle: other processes were on the board: {window.foreign_processes}"
-    elif result.gross_j is None and reason is None:
-        reason = "no energy reading"
+    power = idle_power(result, window.foreign_processes)
     return IdleRecord(
         layout=labels.layout,
         board_uuid=record.board.uuid,
-        idle_w=result.mean_power_w if reason is None else None,
-        reason=reason,
+        idle_w=power.value,
+        reason=power.reason,
         energy=result,
         code_digest=record.code_digest,
         settings={},

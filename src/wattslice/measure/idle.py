@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -11,11 +10,12 @@ from wattslice.boards.several import members
 from wattslice.config.layout import Layout
 from wattslice.config.models import MeasureConfig
 from wattslice.measure.energy import energy
+from wattslice.measure.idle_window import sample_idle
 from wattslice.measure.meters import Meters
 from wattslice.measure.monitors import running_monitors
-from wattslice.measure.steady import cool_down
 from wattslice.measure.sum_of_boards import sum_of_boards
-from wattslice.records.energy import EnergyResult, IdleRecord
+from wattslice.records.energy import EnergyResult, IdleRecord, idle_power
+from wattslice.records.run import IdleWindow
 
 
 def measure_idle(
@@ -30,51 +30,36 @@ def measure_idle(
     The record has no power, and the reason, where other processes were on the board.
     Raises BoardError when the board is held by another or the layout cannot be made.
     """
-    strangers: tuple[str, ...] = ()
-    meters = Meters.of(board, measure.sample_hz)
     with board.lease():
         state = board.ensure(layout)
-        if not meters.readable:
-            meters.start()
+        window, meters = sample_idle(board, measure)
+        if window is None:
             result = EnergyResult(window_s=measure.idle_s, reason=meters.reason)
         else:
-            cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
-            strangers = board.health().foreign_processes
-            with meters:
-                start_s = meters.mark("start")
-                time.sleep(measure.idle_s)
-                end_s = meters.mark("end")
-            result = _energy(board, meters, start_s, end_s)
-            strangers = tuple(dict.fromkeys(strangers + board.health().foreign_processes))
-    monitors = running_monitors()
-    # A board that somebody works on is not idle, and a mean power that cannot be is none.
-    reason = result.reason
-    if strangers:
-        reason = f"not idle: other processes were on the board: {', '.join(strangers)}"
-    elif result.gross_j is None and reason is None:
-        reason = "no energy reading"
+            result = _energy(board, meters, window)
+    power = idle_power(result, () if window is None else window.foreign_processes)
     return IdleRecord(
         layout=state.layout,
         board_uuid=board.identity.uuid,
-        idle_w=result.mean_power_w if reason is None else None,
-        reason=reason,
+        idle_w=power.value,
+        reason=power.reason,
         energy=result,
         code_digest=code_digest,
         settings=dict(settings),
-        monitors=monitors,
+        monitors=running_monitors(),
         simulated=board.identity.simulated,
         measured_utc=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
-def _energy(board: Board, meters: Meters, start_s: float, end_s: float) -> EnergyResult:
+def _energy(board: Board, meters: Meters, window: IdleWindow) -> EnergyResult:
     found = {}
     for one in members(board):
         meter = meters.by_board[one.identity.uuid]
         found[one.identity.uuid] = energy(
             meter.samples(),
-            start_s,
-            end_s,
+            window.start_s,
+            window.end_s,
             meter.record(),
             simulated=one.identity.simulated,
             power_limit_w=one.health().power_limit_w.value,

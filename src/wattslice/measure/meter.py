@@ -22,10 +22,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from queue import Empty, SimpleQueue
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from wattslice.boards.base import BoardLostError, PowerSource, Reading, Sample
+from wattslice.measure.background import Background
 
 if TYPE_CHECKING:
     from wattslice.records.run import MeterRecord
@@ -67,7 +67,7 @@ class _Request:
 _STOP = _Request(None, threading.Event())
 
 
-class Meter:
+class Meter(Background):
     """Samples a board's sensors in the background, `rate_hz` times a second.
 
     With `source=None` (a board without sensors) everything works and no sample is ever had;
@@ -221,18 +221,6 @@ class Meter:
             end_s=self._end_s,
             reason=self.reason,
         )
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _all_samples(self) -> list[Sample]:
         return [reading.sample() for reading in list(self._readings)]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from wattslice.boards.base import Board
 from wattslice.boards.several import members
+from wattslice.measure.background import Background
 from wattslice.measure.meter import Meter
 from wattslice.records.run import MeterRecord
 
 
-class Meters:
+class Meters(Background):
     """Meters by the UUID of their board. For a run on one board that is one meter."""
 
     def __init__(self, by_board: Mapping[str, Meter]) -> None:
@@ -77,18 +77,6 @@ class Meters:
             end_s=min((r.end_s for r in records if r.end_s is not None), default=None),
             reason=self.reason,
         )
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
 
 
 def _meter(board: Board, rate_hz: float) -> Meter:

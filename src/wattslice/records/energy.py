@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
-from wattslice.records.base import Record
+from wattslice.records.base import Quantity, Record
 from wattslice.records.board import EnergyScope
 
 
@@ -75,3 +77,16 @@ class IdleRecord(Record):
         "idle power",
     )
     measured_utc: str
+
+
+def idle_power(energy: EnergyResult, foreign_processes: Sequence[str]) -> Quantity:
+    """Mean power (W) of an idle window; null with the reason where the board was not idle.
+
+    A board that somebody works on is not idle, and a mean power that cannot be is none.
+    """
+    if foreign_processes:
+        named = ", ".join(foreign_processes)
+        return Quantity.missing(f"not idle: other processes were on the board: {named}")
+    if energy.mean_power_w is None or energy.reason is not None:
+        return Quantity.missing(energy.reason or "no energy reading")
+    return Quantity.of(energy.mean_power_w)

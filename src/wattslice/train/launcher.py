@@ -37,8 +37,8 @@ from wattslice.config.models import BoardConfig, MeasureConfig
 from wattslice.config.spec import RunSpec
 from wattslice.files import sha256_file, write_json
 from wattslice.measure.host import HostLoad, host_workers
+from wattslice.measure.idle_window import Samples, joined, sample_idle
 from wattslice.measure.meters import Meters
-from wattslice.measure.own_idle import Samples, joined, own_idle
 from wattslice.measure.raw import write_power, write_powers
 from wattslice.measure.steady import WarmupDetector, cool_down
 from wattslice.measure.window import check_window
@@ -108,7 +108,8 @@ def execute(spec: RunSpec, code_digest: str, out: Path, campaign: str, run_id: s
             attempt.fail("unsupported_layout", str(error))
         else:
             if in_job():
-                idle, idle_samples = own_idle(board, measure)
+                idle, idle_meters = sample_idle(board, measure)
+                idle_samples = idle_meters.samples()
             _measure(spec, measure, board, meters, attempt)
     _write_power(out / "power.parquet", meters, idle_samples)
     write_steps(out / "steps.parquet", attempt.rows)

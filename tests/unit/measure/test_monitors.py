@@ -25,12 +25,15 @@ def test_t33_other_monitors_on_the_host_are_listed(tmp_path: Path) -> None:
 
 def test_t33_a_real_process_is_known_by_its_name(tmp_path: Path) -> None:
     program = tmp_path / "nvtop"
-    shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
-    with subprocess.Popen([program, "30"]) as process:
-        try:
-            assert f"{process.pid} nvtop" in running_monitors()
-        finally:
-            process.kill()
+    shutil.copy(shutil.which("cat") or "/bin/cat", program)
+    pipe = subprocess.PIPE
+    with subprocess.Popen([program], stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"started\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"started\n"  # the kernel has given it its name
+        assert f"{process.pid} nvtop" in running_monitors()
 
 
 def test_t30_nothing_imports_or_starts_dcgm() -> None:

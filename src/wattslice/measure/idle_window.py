@@ -1,7 +1,8 @@
-"""The idle power of a run's own board, just before the run.
+"""Samples of a board that is held, in its layout and empty: for the idle stage, and for a run.
 
-On a cluster a job may come to another board than the one that the campaign's idle stage measured.
-Only samples are taken here; what they mean is read from them afterwards, as for the run itself.
+On a cluster a job may come to another board than the one that the campaign's idle stage measured:
+the run then samples its own board just before it begins. What the samples mean is read from them
+afterwards, as for the run itself.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from wattslice.records.run import IdleWindow
 Samples = dict[str, dict[str, list[Any]]]  # columns by the UUID of the board
 
 
-def own_idle(board: Board, measure: MeasureConfig) -> tuple[IdleWindow | None, Samples]:
+def sample_idle(board: Board, measure: MeasureConfig) -> tuple[IdleWindow | None, Meters]:
     """Sample the board for `measure.idle_s` seconds; it is held, in its layout and empty.
 
-    (None, {}) for a board without readable sensors.
+    Without readable sensors there is no window, and the meters say why.
     """
     meters = Meters.of(board, measure.sample_hz)
     if not meters.readable:
-        return None, {}
+        meters.start()
+        return None, meters
     cool_down(lambda: board.health().temperature_c.value, measure.cooldown)
     strangers = board.health().foreign_processes
     with meters:
@@ -42,7 +44,7 @@ def own_idle(board: Board, measure: MeasureConfig) -> tuple[IdleWindow | None, S
         monitors=running_monitors(),
         measured_utc=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return window, meters.samples()
+    return window, meters
 
 
 def joined(before: Samples, samples: Samples) -> Samples:
