@@ -10,6 +10,13 @@ from typing import Any, Union
 
 from pydantic import BaseModel, ValidationError
 
+from wattslice.config.models import NAME_PATTERN
+
+# What pydantic says with a regular expression, in words.
+_IN_WORDS = {
+    NAME_PATTERN: "valid: 1 to 64 of a-z, 0-9, - and _, the first a letter or digit",
+}
+
 
 class ConfigError(ValueError):
     """The campaign's config is not usable; the message lists every problem found."""
@@ -69,11 +76,19 @@ def _fields_at(root: type[BaseModel], location: Sequence[int | str]) -> list[str
     return sorted({name for model in models for name in model.model_fields})
 
 
+def _inside(location: Sequence[int | str], outer: Sequence[int | str]) -> bool:
+    return len(location) > len(outer) and tuple(location[: len(outer)]) == tuple(outer)
+
+
 def explain(error: ValidationError, root: type[BaseModel]) -> ConfigError:
     """Turn Pydantic's error into one line per problem."""
     problems = []
-    for detail in error.errors(include_url=False):
+    details = error.errors(include_url=False)
+    faulty = [detail["loc"] for detail in details]
+    for detail in details:
         location = detail["loc"]
+        if detail["type"] == "too_short" and any(_inside(other, location) for other in faulty):
+            continue  # too short only for what was wrong in it
         where, value = key_path(location), detail["input"]
         shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "..."
         if detail["type"] == "extra_forbidden":
@@ -84,5 +99,6 @@ def explain(error: ValidationError, root: type[BaseModel]) -> ConfigError:
         elif detail["type"] == "value_error":
             problems.append(f"config key {where!r}: {detail['ctx']['error']}")
         else:
-            problems.append(f"config key {where!r}: value {shown} is not valid: {detail['msg']}")
+            words = _IN_WORDS.get(detail.get("ctx", {}).get("pattern", ""), detail["msg"])
+            problems.append(f"config key {where!r}: value {shown} is not valid: {words}")
     return ConfigError(problems)

@@ -9,7 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 Precision = Literal["fp32", "fp32-default", "tf32", "bf16", "fp16", "fp8"]
 Task = Literal["image-classification", "text-classification", "masked-lm", "causal-lm"]
 SharingScheme = Literal["partition", "sequential", "time-slice", "mps"]
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+# Of what a config defines; it becomes part of paths. A reference to it is a Label, so that a wrong
+# one is answered with the names that there are.
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Label = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 
 
@@ -297,7 +300,7 @@ class WorkloadConfig(ConfigModel):
         description="timm model name, or transformers `model_type` (distilbert, albert, llama, …)"
     )
     task: Task = Field(description="what is trained")
-    data: Name = Field(description="a key of `data`")
+    data: Label = Field(description="a key of `data`")
     batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         description="samples per step on one worker; `auto`: the largest that fits, which each run "
         "finds out for itself before it measures"
@@ -345,9 +348,9 @@ class ExperimentConfig(ConfigModel):
         description="e.g. full, 2x1c, 4g+2g+1g; 4xfull: four boards, for `ddp`; see docs for the "
         "grammar",
     )
-    workloads: tuple[Name, ...] = Field((), description="keys of `workloads`, for solo and fill")
+    workloads: tuple[Label, ...] = Field((), description="keys of `workloads`, for solo and fill")
     precisions: tuple[Precision, ...] = Field(min_length=1, description="one run each")
-    placements: tuple[Name, ...] = Field(
+    placements: tuple[Label, ...] = Field(
         ("solo",),
         min_length=1,
         description="`solo`, `fill`, `ddp`, or keys of `mixes` or `job_lists`",
@@ -369,7 +372,7 @@ class ExperimentConfig(ConfigModel):
 class PlanConfig(ConfigModel):
     """What the target `validate` plans from the campaign's measurements, runs and compares."""
 
-    jobs: tuple[Name, ...] = Field(
+    jobs: tuple[Label, ...] = Field(
         (), description="keys of `workloads`, once per job; empty: all, as many as fit"
     )
     precision: Precision | None = Field(None, description="null: the campaign's first")
@@ -402,12 +405,12 @@ class CampaignConfig(ConfigModel):
     )
     data: dict[Name, DataConfig] = Field(description="data sets by name")
     workloads: dict[Name, WorkloadConfig] = Field(min_length=1, description="workloads by name")
-    mixes: dict[Name, tuple[Name | None, ...]] = Field(
+    mixes: dict[Name, tuple[Label | None, ...]] = Field(
         default_factory=dict,
         description="named mixes: a workload (or null for an empty slice) per slice of the layout, "
         "largest slice first",
     )
-    job_lists: dict[Name, tuple[Name, ...]] = Field(
+    job_lists: dict[Name, tuple[Label, ...]] = Field(
         default_factory=dict,
         description="named job lists: workloads, the one that needs the largest slice first. They "
         "are packed on a layout of any size: the i-th job on the i-th slice, and where there are "

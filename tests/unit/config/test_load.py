@@ -49,6 +49,14 @@ BAD = {
         {"experiments__0__placements": ["fil"]},
         ["experiments[0].placements", "'fil'", "did you mean 'fill'"],
     ),
+    "placement as the report names it": (
+        {"mixes": {"both": ["resnet", "albert"]}, "experiments__0__placements": ["mix.both"]},
+        ["experiments[0].placements", "'mix.both'", "valid: both, ddp, fill, solo"],
+    ),
+    "name of a workload that is no path": (
+        {"workloads__Res/Net": {}},
+        ["Res/Net", "a-z, 0-9, - and _"],
+    ),
     "missing data set": (
         {"workloads__resnet__data": "digit"},
         ["workloads.resnet.data", "'digit'", "did you mean 'digits'"],
@@ -134,6 +142,14 @@ def test_two_experiments_of_one_name_are_refused() -> None:
     raw["experiments"] *= 2
     with pytest.raises(ConfigError, match="'main' is given 2 times"):
         load_campaign(raw)
+
+
+def test_a_list_whose_items_are_wrong_is_not_called_empty_too() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_campaign(campaign(experiments__0__placements=[""]))
+    assert [problem.split("'")[1] for problem in caught.value.problems] == [
+        "experiments[0].placements[0]"
+    ]
 
 
 def test_every_problem_is_reported_at_once() -> None:
