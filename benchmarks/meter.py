@@ -46,6 +46,8 @@ WINDOWS_S = (6.03, 8.08, 10.05)
 SETTLE_S = 2.0
 KWH_J = 3.6e6
 ROOT = Path(__file__).resolve().parents[1]
+# Around the table in the page.
+BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 
 
 # -- the tools: each is run by a child process as `--child NAME`, in its own environment ---------
@@ -551,6 +553,12 @@ def cost(rows: list[Row]) -> str:
     return f"CPU time of wattslice: {', '.join(parts)}."
 
 
+def _has_table(page: Path) -> bool:
+    """Asked first: the benchmark takes minutes."""
+    content = page.read_text(encoding="utf-8") if page.is_file() else ""
+    return f"{BEGIN}\n" in content and END in content.partition(BEGIN)[2]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers", type=Path, help="python of the environment with the others")
@@ -563,6 +571,8 @@ def main() -> int:
         child(arguments.child, arguments.seconds)
     if arguments.peers is None:
         parser.error("--peers is needed (see --help)")
+    if arguments.out is not None and not _has_table(arguments.out):
+        parser.error(f"--out {arguments.out}: needs a file with the lines {BEGIN!r} and {END!r}")
     rows = benchmark(arguments.peers, arguments.repeats)
     versions = _versions(arguments.peers)
     text = "\n\n".join(
@@ -570,10 +580,9 @@ def main() -> int:
     )
     print(text)
     if arguments.out is not None:
-        begin, end = "<!-- table -->\n", "<!-- end of table -->"
-        content = arguments.out.read_text(encoding="utf-8")
-        head, rest = content.split(begin, 1)
-        arguments.out.write_text(head + begin + text + end + rest.split(end, 1)[1], "utf-8")
+        head, rest = arguments.out.read_text(encoding="utf-8").split(f"{BEGIN}\n", 1)
+        tail = rest.split(END, 1)[1]
+        arguments.out.write_text(f"{head}{BEGIN}\n{text}{END}{tail}", "utf-8")
     return 0
 
 
