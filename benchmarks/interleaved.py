@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import platform
 import random
 import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
+
+from wattslice.boards.cpu.board import cpu_name
 
 RESAMPLES = 1000
 
@@ -88,17 +88,9 @@ class Contest:
 
 def machine(threads: int) -> str:
     """The machine in a line, for the table that is kept."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.processor(),
-    )
     gpu = f", {torch.cuda.get_device_name(0)}" if torch.cuda.is_available() else ""
     load = os.getloadavg()[0]
     return (
-        f"{model}, {len(os.sched_getaffinity(0))} cores{gpu}; torch {torch.__version__}, "
+        f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores{gpu}; torch {torch.__version__}, "
         f"{threads} thread(s), load {load:.1f}"
     )

@@ -499,16 +499,11 @@ def _row(label: str, runs: list[dict[str, Any]], gaps: str) -> Row:
 
 
 def _machine() -> str:
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
+    from wattslice.boards.cpu.board import cpu_name
+
     load = os.getloadavg()[1]
     return (
-        f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
+        f"{cpu_name()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
         f"Python {platform.python_version()}; load over 5 min {load:.1f}"
     )
 

@@ -32,6 +32,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
+from wattslice.boards.cpu.board import cpu_name  # noqa: E402
 from wattslice.config.campaign import Campaign  # noqa: E402
 from wattslice.config.load import read_yaml  # noqa: E402
 
@@ -243,15 +244,8 @@ def default_campaign(folder: Path, repeat: int) -> dict[str, float]:
 
 
 def machine() -> dict[str, Any]:
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
     return {
-        "cpu": model,
+        "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "load_1min": os.getloadavg()[0],
         "python": platform.python_version(),

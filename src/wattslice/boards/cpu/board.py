@@ -34,7 +34,8 @@ from wattslice.records.board import (
 PRECISIONS = ("fp32", "fp32-default", "bf16")
 
 
-def _cpu_name(path: Path = Path("/proc/cpuinfo")) -> str:
+def cpu_name(path: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's model, or its architecture where the kernel names no model."""
     try:
         for line in path.read_text().splitlines():
             if line.startswith("model name"):
@@ -76,8 +77,8 @@ class CpuBoard:
         self._layout: LayoutState | None = None
         self._identity = BoardIdentity(
             kind="cpu",
-            uuid=f"CPU-{uuid.uuid5(uuid.NAMESPACE_OID, _machine_id() + _cpu_name())}",
-            name=_cpu_name(),
+            uuid=f"CPU-{uuid.uuid5(uuid.NAMESPACE_OID, _machine_id() + cpu_name())}",
+            name=cpu_name(),
             simulated=False,
             host=platform.node(),
             architecture=platform.machine(),
